@@ -1,4 +1,4 @@
-//! How late a deferred call is run, by an idle worker of another connection.
+//! How late a job is run, by an idle worker of another connection.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -47,7 +47,7 @@ pub async fn run(server: &Server, calls: usize) -> Result<(), Failure> {
     let mut late = late.lock().unwrap_or_else(|dead| dead.into_inner()).clone();
     late.sort_by(f64::total_cmp);
     let at = |share: f64| late[((late.len() - 1) as f64 * share) as usize];
-    println!("Delay of {calls} deferred calls after their due times, in ms\n");
+    println!("Delay of {calls} jobs after their due times, in ms\n");
     println!("p50 {:.2}   p99 {:.2}   max {:.2}", at(0.5), at(0.99), at(1.0));
     held.release().await?;
     other.shutdown(TTL).await?;

@@ -10,7 +10,7 @@
 //! cargo run --release -p lockmacro-benches -- redlock     # five nodes, and one of them stopped
 //! cargo run --release -p lockmacro-benches -- postgres    # locks in PostgreSQL
 //! cargo run --release -p lockmacro-benches -- reuse       # one makes a value for all; leaders
-//! cargo run --release -p lockmacro-benches -- deferred    # how late deferred calls are run
+//! cargo run --release -p lockmacro-benches -- deferred    # how late jobs are run
 //! cargo run --release -p lockmacro-benches -- leases      # 10,000 leases renewed by one manager
 //! cargo run --release -p lockmacro-benches -- instructions # of a free lock, by callgrind
 //! cargo run --release -p lockmacro-benches -- build       # what an annotated function costs a build

@@ -67,7 +67,7 @@ async fn open_desk(
     } else {
         let mut manager = LockManager::builder().label(name);
         if let Some(calls) = strategies::calls_url().filter(|_| args.busy == Busy::Defer) {
-            manager = manager.deferrer(LockManager::connect(&calls).await?.deferrer());
+            manager = manager.job_queue(LockManager::connect(&calls).await?.job_queue());
         }
         match args.no_lock {
             true => manager.isolated_memory(),
@@ -88,7 +88,7 @@ async fn run_desk(
     reports: Sender<Report>,
 ) -> Result<(), LockError> {
     work_through(&desk, &share, passes, &reports).await;
-    // The deferred calls are still to be run.
+    // The jobs are still to be run.
     if desk.busy == Busy::Defer { Ok(()) } else { desk.close().await }
 }
 

@@ -154,9 +154,7 @@ async fn run(args: &Args) -> Result<bool, StartError> {
     }
     let quorum = url.as_deref().is_some_and(|url| url.starts_with("redlock"));
     if args.busy == Busy::Defer && quorum && strategies::calls_url().is_none() {
-        return Err(
-            "a Redlock keeps no deferred calls: set CALLS_URL to one Redis server that does".into(),
-        );
+        return Err("a Redlock keeps no jobs: set CALLS_URL to one Redis server that does".into());
     }
     let batch = Batch::read(&args.file)?;
     let shares = shares(&batch.requests, args.desks, args.php_like);

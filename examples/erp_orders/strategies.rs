@@ -54,7 +54,7 @@ pub async fn handle_or_later(desk: String, request: Request) -> Result<(), Order
     Ok(())
 }
 
-/// The server that keeps deferred calls, when it is not that of the locks.
+/// The server that keeps jobs, when it is not that of the locks.
 pub fn calls_url() -> Option<String> {
     std::env::var("CALLS_URL").ok().filter(|url| !url.is_empty())
 }
@@ -65,7 +65,7 @@ pub fn install(locks: &LockManager, record: &Record) -> Result<(), LockError> {
     locks.install()
 }
 
-/// Runs the deferred calls until none is left. A service would do so for as long as it runs.
+/// Runs the jobs until none is left. A service would do so for as long as it runs.
 pub async fn finish(locks: &LockManager) -> Result<(), LockError> {
     let handle = handle_or_later_deferred;
     let worker = Worker::new(locks).register(handle());
@@ -77,12 +77,12 @@ pub async fn finish(locks: &LockManager) -> Result<(), LockError> {
 }
 
 async fn until_empty<A>(locks: &LockManager, function: DeferredFn<A>) -> Result<(), LockError> {
-    let deferrer = locks.deferrer();
+    let job_queue = locks.job_queue();
     loop {
         let mut left = 0;
         // In this order, so that a call that moves from one to the other is seen in one of them.
         for state in [JobState::Running, JobState::Waiting, JobState::Running] {
-            left += deferrer.list(function.name().into(), state, 0, 0).await?.total;
+            left += job_queue.list(function.name().into(), state, 0, 0).await?.total;
         }
         if left == 0 {
             return Ok(());

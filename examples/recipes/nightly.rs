@@ -41,7 +41,7 @@ async fn main() -> Result<(), LockError> {
     let day = due(Timestamp::now(), "Europe/Berlin");
     tokio::try_join!(ask(&locks, day), ask(&locks, day), ask(&locks, day))?;
     let name = report_deferred().name().into();
-    assert_eq!(locks.deferrer().list(name, JobState::Waiting, 0, 9).await?.total, 1);
+    assert_eq!(locks.job_queue().list(name, JobState::Waiting, 0, 9).await?.total, 1);
     for dies_after in [100, 3_000] {
         let worker = Worker::new(&locks).lease(Duration::from_secs(1)).register(report_deferred());
         let _ = tokio::time::timeout(Duration::from_millis(dies_after), worker.run()).await;

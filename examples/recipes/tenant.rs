@@ -20,7 +20,7 @@ impl Shop {
 
 #[tokio::main]
 async fn main() -> Result<(), LockError> {
-    // All keys of this service begin with `shop:`, and those of its deferred calls, too.
+    // All keys of this service begin with `shop:`, and those of its jobs, too.
     let locks = LockManager::builder().key_prefix("shop:").connect("memory://").await?;
     let shop = |tenant: &str| Shop { tenant: tenant.to_owned(), locks: locks.clone() };
     let (red, blue) = (shop("red"), shop("blue"));

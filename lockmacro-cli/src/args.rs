@@ -19,7 +19,7 @@ const VARIABLES: [&str; 3] = ["LOCKMACRO_URL", "REDIS_URL", "DATABASE_URL"];
 /// A login in a URL has one of these.
 const OF_LOGINS: [&str; 3] = ["@", "pass", "user="];
 
-/// Inspects the locks and deferred calls on a Redis server or in a PostgreSQL database.
+/// Inspects the locks and jobs on a Redis server or in a PostgreSQL database.
 #[derive(Parser)]
 #[command(name = "lockmacro", version, max_term_width = 100)]
 pub struct Args {
@@ -79,7 +79,7 @@ pub enum Command {
         /// The lock's key.
         key: String,
     },
-    /// The deferred calls: the number of calls of each function, or the calls of one function.
+    /// The jobs: the number of jobs of each function, or the jobs of one function.
     Jobs(Jobs),
     /// Prints the rights that a user needs, as a command for the server. Connects to no server.
     Acl {
@@ -171,33 +171,33 @@ pub enum Postgres {
 pub struct Jobs {
     #[command(subcommand)]
     pub amend: Option<Amend>,
-    /// The name under which the function's calls are stored.
+    /// The name under which the function's jobs are stored.
     pub function: Option<String>,
-    /// The state of the calls: `waiting`, `running` or `dead`.
+    /// The state of the jobs: `waiting`, `running` or `dead`.
     #[arg(long, default_value = "waiting", value_parser = state, requires = "function")]
     pub state: JobState,
-    /// Number of calls to skip.
+    /// Number of jobs to skip.
     #[arg(long, default_value_t = 0, requires = "function")]
     pub first: usize,
-    /// Largest number of calls, up to 1,000.
+    /// Largest number of jobs, up to 1,000.
     #[arg(long, default_value_t = 100, requires = "function")]
     pub limit: usize,
 }
 
 #[derive(Subcommand)]
 pub enum Amend {
-    /// Makes dead letters or waiting calls due at once, with all their attempts.
+    /// Makes dead letters or waiting jobs due at once, with all their attempts.
     Retry(Some),
-    /// Removes dead letters or waiting calls.
+    /// Removes dead letters or waiting jobs.
     Remove(Some),
 }
 
-/// Some calls of a function.
+/// Some jobs of a function.
 #[derive(clap::Args)]
 pub struct Some {
-    /// The name under which the function's calls are stored.
+    /// The name under which the function's jobs are stored.
     pub function: String,
-    /// The ids of the calls, as `jobs FUNCTION` shows them.
+    /// The ids of the jobs, as `jobs FUNCTION` shows them.
     #[arg(required_unless_present = "all_dead", conflicts_with = "all_dead")]
     pub ids: Vec<String>,
     /// All dead letters of the function.

@@ -1,9 +1,9 @@
-//! The tool `lockmacro`: inspects and changes locks and deferred calls from a terminal.
+//! The tool `lockmacro`: inspects and changes locks and jobs from a terminal.
 
 mod acl;
 mod args;
-mod calls;
 mod doctor;
+mod jobs;
 mod locks;
 mod process;
 mod run;
@@ -85,7 +85,7 @@ fn execute(args: Args) -> Result<u8, Failure> {
             Command::Release { key, yes, .. } => {
                 locks::release(&manager, key, yes, args.json).await
             }
-            Command::Jobs(jobs) => calls::run(&manager, jobs, args.json).await,
+            Command::Jobs(jobs) => jobs::run(&manager, jobs, args.json).await,
             // Above.
             Command::Acl { .. }
             | Command::Doctor { .. }

@@ -103,7 +103,8 @@ impl LockGuard {
     /// ```
     pub fn of(key: impl Into<LockKey>) -> Option<Self> {
         let key = key.into();
-        let held = Scope::find(|held| held.nth_named(&key).is_some() && held.remaining().is_ok())?;
+        let held =
+            Scope::find(|held| held.nth_named(&key).is_some() && held.check_lease().is_ok())?;
         Some(Acquired::joining(held.nth_named(&key), held, OnLost::default()).into())
     }
 }
@@ -277,7 +278,7 @@ impl<P> LockGuard<P> {
     /// # Ok(()) }
     /// ```
     pub fn remaining(&self) -> Duration {
-        self.lock.held.remaining().unwrap_or_default()
+        self.lock.held.check_lease().unwrap_or_default()
     }
 
     /// Returns whether the lock may be relied on now.
@@ -341,7 +342,7 @@ impl<P> LockGuard<P> {
     /// # Errors
     /// [`LockError::Lost`].
     pub fn check(&self) -> Result<(), LockError> {
-        self.lock.held.remaining()?;
+        self.lock.held.check_lease()?;
         Ok(())
     }
 
@@ -425,7 +426,7 @@ impl<P> LockGuard<P> {
         if self.lock.joined {
             return Ok(());
         }
-        let lost = self.lock.held.remaining().err();
+        let lost = self.lock.held.check_lease().err();
         let found = self.lock.held.release().await?;
         self.confirm(found, lost)
     }
@@ -448,7 +449,7 @@ impl<P> LockGuard<P> {
         if self.lock.joined {
             return Ok(());
         }
-        let lost = self.lock.held.remaining().err();
+        let lost = self.lock.held.check_lease().err();
         let found = self.lock.held.release_blocking()?;
         self.confirm(found, lost)
     }

@@ -266,7 +266,7 @@ impl LockManager {
         Ok(self.core().store.release(&request).await? != Released::NotHeld)
     }
 
-    /// Returns the names of the functions that have deferred calls in the locks' own store, at most
+    /// Returns the names of the functions that have jobs in the locks' own store, at most
     /// `most`.
     #[cfg(feature = "defer")]
     pub async fn inspect_deferred_functions(

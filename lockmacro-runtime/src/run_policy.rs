@@ -10,7 +10,7 @@ use crate::value::loss::Lost;
 
 /// How a body ended: `Ok` if it has finished, with the loss of its lock before that. An error if it
 /// did not run, or was dropped.
-pub(crate) type Ended = Result<Option<Lost>, LockError>;
+pub(crate) type BodyEnd = Result<Option<Lost>, LockError>;
 
 /// What [`Lock::run`](crate::Lock::run) returns when the lock is busy or lost, as a part of the
 /// lock's type.
@@ -76,7 +76,7 @@ pub trait Returnable<P>: Sized {
 
     /// How the end of a body becomes the caller's value.
     #[doc(hidden)]
-    fn conclude(policy: P, ended: Ended, value: Option<Self>) -> Self;
+    fn conclude(policy: P, ended: BodyEnd, value: Option<Self>) -> Self;
 }
 
 impl<R: Failing<W>, W, H: Recovers<R>> Returnable<RunPolicy<W, H>> for R {
@@ -90,7 +90,7 @@ impl<R: Failing<W>, W, H: Recovers<R>> Returnable<RunPolicy<W, H>> for R {
 
     // Not inlined, because functions of one return type share it.
     #[inline(never)]
-    fn conclude(policy: RunPolicy<W, H>, ended: Ended, value: Option<R>) -> R {
+    fn conclude(policy: RunPolicy<W, H>, ended: BodyEnd, value: Option<R>) -> R {
         let (value, error) = match (ended, value) {
             (Ok(None), Some(value)) => return value,
             (Ok(Some(lost)), Some(value)) => match policy.recover.recover(&lost, value) {

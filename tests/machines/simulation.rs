@@ -90,7 +90,7 @@ async fn every_stream_is_opened_by_the_simulation() {
     assert_eq!(opened, ["simulated.invalid:1"]);
 }
 
-/// When a deferred call that always fails is tried. The pauses between the tries are random.
+/// When a job that always fails is tried. The pauses between the tries are random.
 async fn run(seed: u64) -> Vec<Duration> {
     let _inside = enter(Replaced::new(seed, None));
     let (locks, start) = (LockManager::isolated_memory(), Instant::now());
@@ -102,7 +102,7 @@ async fn run(seed: u64) -> Vec<Duration> {
     let failing = failing.delay(LONG_TTL).attempts(5);
     let mut call = NewJob::new("audit", "first", "[42]", "order:42");
     call.attempts = 5;
-    locks.deferrer().put(call).await.expect("stored");
+    locks.job_queue().put(call).await.expect("stored");
     let working = tokio::spawn(Worker::new(&locks).register(failing).run());
     let mut all = Vec::new();
     for _ in 0..5 {

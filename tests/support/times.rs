@@ -40,7 +40,7 @@ pub const LONG_TTL: Duration = Duration::from_secs(60);
 /// A ttl that does not end within a test that waits for a [`FAILOVER`].
 pub const FAILOVER_TTL: Duration = Duration::from_secs(600);
 
-/// The delay of a deferred call that is to be run at once.
+/// The delay of a job that is to be run at once.
 pub const SHORT_DELAY: Duration = Duration::from_millis(20);
 
 /// A number of milliseconds.

@@ -13,7 +13,7 @@ use crate::value::same_value::is_same;
 ///
 /// It is implemented for every type that implements serde's `Serialize` and `DeserializeOwned`.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be stored for a deferred call",
+    message = "`{Self}` cannot be stored for a job",
     label = "this argument is stored by serde until a worker calls the function",
     note = "derive serde's `Serialize` and `Deserialize` for the types of your own in it, or take \
             what it is made from, such as an id, and make it in the body"
@@ -81,12 +81,12 @@ impl<T> Argument<T> {
         (self.write)(value).map_err(|error| self.unfit(&error))
     }
 
-    /// Reads an argument. One that the call was stored without is `None`, if it is an `Option`: an
-    /// earlier version of the program has stored the call.
+    /// Reads an argument. One that the job was stored without is `None`, if it is an `Option`: an
+    /// earlier version of the program has stored the job.
     fn read(&self, stored: Option<&RawValue>) -> Result<T, String> {
         let read = match stored {
             Some(stored) => (self.read)(stored.get()),
-            None => (self.read)("null").map_err(|_| "the call was stored without it".to_owned()),
+            None => (self.read)("null").map_err(|_| "the job was stored without it".to_owned()),
         };
         read.map_err(|error| self.unfit(&error))
     }
@@ -203,7 +203,7 @@ mod tests {
         let note =
             "`note`: what is stored is no `alloc::string::String` (data error at line 1, column 1)";
         assert_eq!(unfit("[1,2]"), note);
-        assert_eq!(unfit("[1]"), "`note`: the call was stored without it");
+        assert_eq!(unfit("[1]"), "`note`: the job was stored without it");
         assert_eq!(unfit("[1,\"a\",3]"), "it has 2, and 3 are stored");
         assert!(unfit("{").starts_with("they are no JSON array ("), "{}", unfit("{"));
     }

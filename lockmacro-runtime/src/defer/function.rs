@@ -1,4 +1,4 @@
-//! A function whose calls can be deferred. Long, because its items have examples.
+//! A function whose jobs can be deferred. Long, because its items have examples.
 
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::pin::Pin;
@@ -11,12 +11,12 @@ use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 
 use crate::defer::arguments::Arguments;
-use crate::defer::outcome::{CallEnd, JobOutcome};
-use crate::defer::running::{Claim, RunningCall, is_running, new_id, this_call};
+use crate::defer::outcome::{JobEnd, JobOutcome};
+use crate::defer::running::{Claim, RunningJob, is_running, new_id, this_job};
 use crate::engine::current;
 use crate::guard::LockGuard;
-use crate::jobs::call::{Keep, NewJob, Stored};
-use crate::jobs::deferrer::Deferrer;
+use crate::jobs::job::{Keep, NewJob, Stored};
+use crate::jobs::job_queue::JobQueue;
 use crate::jobs::limits::{ATTEMPTS, check_size};
 use crate::manager::lock_manager::LockManager;
 use crate::sys::backoff::{Backoff, jittered};
@@ -34,21 +34,21 @@ const FIRST_DELAY_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 const DELAY_MAX: Duration = Duration::from_secs(60 * 60);
 /// Longest delay while the lock is busy, unless the first delay is longer.
 const BUSY_MAX: Duration = Duration::from_secs(60);
-/// Longest id of a call that is stored by hand, in bytes. PostgreSQL has it in an index.
+/// Longest id of a job that is stored by hand, in bytes. PostgreSQL has it in an index.
 const ID_MAX: usize = 1_000;
-/// How long a call is left to other workers that this worker cannot read.
+/// How long a job is left to other workers that this worker cannot read.
 const UNFIT_MAX: Duration = Duration::from_secs(60 * 60);
 /// Least growth of the delay each time that the lock is busy.
 const BUSY_STEP: Duration = Duration::from_millis(10);
-/// Largest number of times that a call may be busy.
+/// Largest number of times that a job may be busy.
 const TIMES_BUSY: u32 = 1_000;
 
-type Called = Pin<Box<dyn Future<Output = CallEnd> + Send>>;
+type JobAttempt = Pin<Box<dyn Future<Output = JobEnd> + Send>>;
 /// Writes the arguments as text.
 type Write<A> = dyn Fn(&A) -> Result<String, String> + Send + Sync;
-type Call = dyn Fn(Claim) -> Result<Called, String> + Send + Sync;
+type StartJob = dyn Fn(Claim) -> Result<JobAttempt, String> + Send + Sync;
 
-/// A function whose calls can be deferred, and its settings.
+/// A function whose jobs can be deferred, and its settings.
 ///
 /// For each function with `on_busy = defer("30s")` the attribute makes one, which
 /// `audit_order_deferred()` returns. Register it with a [`Worker`](crate::defer::Worker). By hand:
@@ -83,8 +83,8 @@ pub(crate) struct Deferrable {
     keep: Keep,
     /// Whether the function is not async: it cannot be stopped once it runs.
     pub(crate) blocking: bool,
-    call: Arc<Call>,
-    /// The calls that this process cannot read, by id, and since when.
+    call: Arc<StartJob>,
+    /// The jobs that this process cannot read, by id, and since when.
     unfit: Arc<Mutex<random::HashMap<String, Instant>>>,
 }
 
@@ -92,7 +92,7 @@ impl<A> DeferredFn<A> {
     /// Makes a deferred function of `function`, which takes its
     /// [arguments](crate::defer::argument) as a tuple.
     ///
-    /// Calls are stored under `name`, so keep the name from one version of a program to the next.
+    /// Jobs are stored under `name`, so keep the name from one version of a program to the next.
     ///
     /// ```
     /// # use lockmacro_runtime::defer::{DeferredFn, argument};
@@ -145,7 +145,7 @@ impl<A> DeferredFn<A> {
         name: Arc<str>,
         blocking: bool,
         arguments: S,
-        call: impl Fn(RunningCall, A) -> Called + Send + Sync + 'static,
+        call: impl Fn(RunningJob, A) -> JobAttempt + Send + Sync + 'static,
     ) -> Self {
         let arguments = Arc::new(arguments);
         let its = Arc::clone(&arguments);
@@ -154,7 +154,7 @@ impl<A> DeferredFn<A> {
             let unfit = |error| format!("its arguments do not fit the function: {error}");
             let arguments = its.read(&claim.job.arguments).map_err(unfit)?;
             let text = its.write(&arguments).map_err(unfit)?;
-            Ok(call(RunningCall::new(claim, &function, text), arguments))
+            Ok(call(RunningJob::new(claim, &function, text), arguments))
         };
         let delay = DELAY;
         let attempts = ATTEMPTS;
@@ -167,7 +167,7 @@ impl<A> DeferredFn<A> {
         Self { function, manager: None, write }
     }
 
-    /// Sets the delay before a call is first tried, by default 30 s and at most seven days.
+    /// Sets the delay before a job is first tried, by default 30 s and at most seven days.
     ///
     /// The delay doubles with each attempt that fails, up to an hour. While the lock is busy, the
     /// delay stays about the same, or ends soon after the holder's lease.
@@ -176,34 +176,34 @@ impl<A> DeferredFn<A> {
         self
     }
 
-    /// Sets how often a call is tried before it becomes a dead letter, by default 10 times.
+    /// Sets how often a job is tried before it becomes a dead letter, by default 10 times.
     ///
-    /// A call whose lock is busy does not count as tried. After it was busy 1,000 times it becomes
+    /// A job whose lock is busy does not count as tried. After it was busy 1,000 times it becomes
     /// a dead letter as well.
     pub fn attempts(mut self, attempts: u32) -> Self {
         self.function.attempts = attempts.max(1);
         self
     }
 
-    /// Stores at most one waiting call for each key: another call with the same key is not stored,
+    /// Stores at most one waiting job for each key: another job with the same key is not stored,
     /// whatever its arguments are.
     ///
-    /// A call that a worker runs already does not count, because it may have started before the
-    /// event that the new call is for.
+    /// A job that a worker runs already does not count, because it may have started before the
+    /// event that the new job is for.
     pub fn unique(mut self) -> Self {
         self.function.keep = Keep::First;
         self
     }
 
-    /// Stores at most one waiting call for each key, with the arguments of the latest one: another
-    /// call with the same key replaces the arguments of the waiting call, which has all its
+    /// Stores at most one waiting job for each key, with the arguments of the latest one: another
+    /// job with the same key replaces the arguments of the waiting job, which has all its
     /// attempts again.
     ///
-    /// The call stays due when the first one was, so that it cannot be put off for ever. Only one
-    /// that was tried before is due after the delay of the new call. A call that a worker runs
-    /// already is not changed: the next call waits beside it.
+    /// The job stays due when the first one was, so that it cannot be put off for ever. Only one
+    /// that was tried before is due after the delay of the new job. A job that a worker runs
+    /// already is not changed: the next job waits beside it.
     ///
-    /// A call that gets the lock [supersedes](DeferredFn::supersede) the waiting one.
+    /// A job that gets the lock [supersedes](DeferredFn::supersede) the waiting one.
     pub fn latest(mut self) -> Self {
         if !matches!(self.function.keep, Keep::Latest { .. }) {
             self.function.keep = Keep::Latest { at_most: None };
@@ -211,8 +211,8 @@ impl<A> DeferredFn<A> {
         self
     }
 
-    /// Stores at most one waiting call for each key as [`latest`](DeferredFn::latest) does, and
-    /// puts it off by the delay with each other call: a debounce. It is due at most `at_most` after
+    /// Stores at most one waiting job for each key as [`latest`](DeferredFn::latest) does, and
+    /// puts it off by the delay with each other job: a debounce. It is due at most `at_most` after
     /// the first one was stored. That is at most seven days, and has an effect if it is longer than
     /// the delay.
     pub fn at_most(mut self, at_most: Duration) -> Self {
@@ -220,23 +220,23 @@ impl<A> DeferredFn<A> {
         self
     }
 
-    /// Sets the manager in whose store the calls are kept, instead of the installed one.
+    /// Sets the manager in whose store the jobs are kept, instead of the installed one.
     pub fn manager(mut self, manager: &LockManager) -> Self {
         self.manager = Some(manager.clone());
         self
     }
 
-    /// Returns the name under which calls are stored.
+    /// Returns the name under which jobs are stored.
     pub fn name(&self) -> &str {
         &self.function.name
     }
 
-    /// Stores a call with these arguments, a tuple, because its lock is `busy`. Returns the error
-    /// for the caller: [`LockError::Deferred`], or why the call could not be stored.
+    /// Stores a job with these arguments, a tuple, because its lock is `busy`. Returns the error
+    /// for the caller: [`LockError::Deferred`], or why the job could not be stored.
     ///
-    /// - In a worker that runs this very call, it returns `busy`: the worker runs the call again.
-    /// - In the body of another deferred call, the call is stored once for all attempts of that
-    ///   other call, until 30 s after it is done.
+    /// - In a worker that runs this very call, it returns `busy`: the worker runs the job again.
+    /// - In the body of another job, the job is stored once for all attempts of that
+    ///   other job, until 30 s after it is done.
     ///
     /// ```
     /// # use lockmacro_runtime::defer::{DeferredFn, argument};
@@ -253,16 +253,16 @@ impl<A> DeferredFn<A> {
     /// ```
     ///
     /// # Cancellation
-    /// When the future is dropped, the call may have been stored.
+    /// When the future is dropped, the job may have been stored.
     pub async fn defer(self, busy: LockError, arguments: A) -> LockError {
         let name = Arc::clone(&self.function.name);
         match self.new_job(&busy, &arguments) {
-            Ok((manager, job)) => deferred(&name, busy, manager.deferrer().put(job).await),
+            Ok((manager, job)) => deferred(&name, busy, manager.job_queue().put(job).await),
             Err(error) => error,
         }
     }
 
-    /// Stores a call as [`defer`](DeferredFn::defer) does, in code that is not async.
+    /// Stores a job as [`defer`](DeferredFn::defer) does, in code that is not async.
     pub fn defer_blocking(self, busy: LockError, arguments: A) -> LockError {
         let name = Arc::clone(&self.function.name);
         let (manager, job) = match self.new_job(&busy, &arguments) {
@@ -270,17 +270,17 @@ impl<A> DeferredFn<A> {
             Err(error) => return error,
         };
         let background = &manager.core().background;
-        let deferrer = manager.core().deferrer_of(&background.store);
-        deferred(&name, busy, background.block_on(deferrer.put(job)).and_then(|stored| stored))
+        let job_queue = manager.core().job_queue_of(&background.store);
+        deferred(&name, busy, background.block_on(job_queue.put(job)).and_then(|stored| stored))
     }
 
-    /// Stores a call with these arguments, a tuple, whoever holds the lock. It is due at once, and
+    /// Stores a job with these arguments, a tuple, whoever holds the lock. It is due at once, and
     /// waits beside the others, also beside the one of a [`unique`](DeferredFn::unique) function.
     ///
-    /// A call with this `id`, of 1 to 1,000 bytes, is stored once, also when it was done within the
+    /// A job with this `id`, of 1 to 1,000 bytes, is stored once, also when it was done within the
     /// last 30 s, and not again while it is a dead letter: then, too, this returns `Ok`.
     ///
-    /// The call is stored in the installed manager, or in the one that was
+    /// The job is stored in the installed manager, or in the one that was
     /// [set](DeferredFn::manager). It is not that of `manager = …` in the attribute, which may
     /// depend on the arguments.
     ///
@@ -299,12 +299,12 @@ impl<A> DeferredFn<A> {
     /// - those of the server, and [`LockError::ShutDown`];
     /// - [`LockError::InvalidSetting`] for such an id, and for arguments that are too large;
     /// - [`LockError::InvalidSetting`] for a function that keeps the
-    ///   [latest](DeferredFn::latest) call of each key: calls by hand have no key, so none of them
+    ///   [latest](DeferredFn::latest) job of each key: jobs by hand have no key, so none of them
     ///   would be the latest;
     /// - [`LockError::Unavailable`] for arguments that cannot be stored.
     ///
     /// # Cancellation
-    /// When the future is dropped, the call may have been stored.
+    /// When the future is dropped, the job may have been stored.
     pub async fn enqueue(self, id: impl Into<String>, arguments: A) -> Result<Stored, LockError> {
         let id = id.into();
         if id.is_empty() || id.len() > ID_MAX || id.contains('\0') {
@@ -312,8 +312,7 @@ impl<A> DeferredFn<A> {
             return Err(LockError::invalid("id", detail));
         }
         if matches!(self.function.keep, Keep::Latest { .. }) {
-            let detail =
-                "a function that keeps the latest call takes none by hand: call it instead";
+            let detail = "a function that keeps the latest job takes none by hand: call it instead";
             return Err(LockError::invalid("latest", detail));
         }
         let arguments = self.text(&arguments)?;
@@ -322,38 +321,38 @@ impl<A> DeferredFn<A> {
             return Err(LockError::SHUT_DOWN);
         }
         let job = NewJob { delay: Duration::ZERO, keep: Keep::All, ..job };
-        manager.deferrer().put(job).await
+        manager.job_queue().put(job).await
     }
 
-    /// Removes the older call of this function that waits for the key of `lock`, so that it does
-    /// not run after the newer one that has the lock now. Call it under the lock, before the work.
+    /// Removes the older job of this function that waits for the key of `lock`, so that it does
+    /// not run after the newer one that has the lock now. Job it under the lock, before the work.
     /// Functions with the attribute do so.
     ///
-    /// It does nothing unless the function keeps the [latest](DeferredFn::latest) call. Calls that
-    /// were stored since the lock was asked for are newer, and stay. An older call that a worker
+    /// It does nothing unless the function keeps the [latest](DeferredFn::latest) job. Jobs that
+    /// were stored since the lock was asked for are newer, and stay. An older job that a worker
     /// has already taken, and that waits for the lock, does not run its body.
     ///
     /// # Errors
-    /// Do not start the work after an error, as a call of another value could follow it:
+    /// Do not start the work after an error, as a job of another value could follow it:
     /// - those of the server;
-    /// - [`LockError::Deferred`] in a worker whose call was superseded itself.
+    /// - [`LockError::Deferred`] in a worker whose job was superseded itself.
     ///
     /// # Cancellation
-    /// When the future is dropped, the older call may have been removed.
+    /// When the future is dropped, the older job may have been removed.
     pub async fn supersede<P>(self, lock: &LockGuard<P>) -> Result<(), LockError> {
         match self.superseding(lock)? {
-            Some((manager, superseding)) => superseding.ask(manager.deferrer()).await,
+            Some((manager, superseding)) => superseding.ask(manager.job_queue()).await,
             None => Ok(()),
         }
     }
 
-    /// Removes the older call as [`supersede`](DeferredFn::supersede) does, in code that is not
+    /// Removes the older job as [`supersede`](DeferredFn::supersede) does, in code that is not
     /// async.
     pub fn supersede_blocking<P>(self, lock: &LockGuard<P>) -> Result<(), LockError> {
         let Some((manager, superseding)) = self.superseding(lock)? else { return Ok(()) };
         let background = &manager.core().background;
-        let deferrer = manager.core().deferrer_of(&background.store);
-        background.block_on(superseding.ask(deferrer)).and_then(|superseded| superseded)
+        let job_queue = manager.core().job_queue_of(&background.store);
+        background.block_on(superseding.ask(job_queue)).and_then(|superseded| superseded)
     }
 
     fn superseding<P>(
@@ -367,13 +366,13 @@ impl<A> DeferredFn<A> {
         let manager = self.manager.map_or_else(LockManager::installed, Ok)?;
         let key = lock.key().to_string();
         let function = manager.core().defaults.stored_as(&name);
-        // A call inside of an outer body that has the lock began just now.
+        // A job inside of an outer body that has the lock began just now.
         let began = if lock.is_joined() { Duration::ZERO } else { lock.asked().elapsed() };
-        let running = this_call(&name, &key);
+        let running = this_job(&name, &key);
         Ok(Some((manager, Superseding { function, key, began, running })))
     }
 
-    /// The call to store; the error is `busy` in a worker that runs this call.
+    /// The job to store; the error is `busy` in a worker that runs this job.
     fn new_job(self, busy: &LockError, arguments: &A) -> Result<(LockManager, NewJob), LockError> {
         let arguments = self.text(arguments)?;
         let name = &self.function.name;
@@ -393,7 +392,7 @@ impl<A> DeferredFn<A> {
         })
     }
 
-    /// The call to store, with the settings of the function.
+    /// The job to store, with the settings of the function.
     fn of_text(
         self,
         id: String,
@@ -403,7 +402,7 @@ impl<A> DeferredFn<A> {
         let Deferrable { name, site, delay, attempts, keep, .. } = self.function;
         let manager = self.manager.map_or_else(LockManager::installed, Ok)?;
         manager.core().sites.check(&name, site)?;
-        check_size(&arguments, manager.core().max_deferred_size)?;
+        check_size(&arguments, manager.core().max_job_size)?;
         let function = manager.core().defaults.stored_as(&name);
         let job = NewJob { function, id, arguments, key, delay, keep, attempts };
         Ok((manager, job))
@@ -411,18 +410,18 @@ impl<A> DeferredFn<A> {
 }
 
 impl Deferrable {
-    /// The delay of a call that has failed `attempts` times; `None` when that was the last attempt.
+    /// The delay of a job that has failed `attempts` times; `None` when that was the last attempt.
     pub(crate) fn again(&self, attempts: u32) -> Option<Duration> {
         let longest = DELAY_MAX.max(self.delay);
         (attempts < self.attempts).then(|| Backoff::new(self.delay, longest).after(attempts))
     }
 
-    /// The delay of a call that could not be tried, after `before` such times; `None` when this was
+    /// The delay of a job that could not be tried, after `before` such times; `None` when this was
     /// the last time.
     ///
-    /// The call has not failed, so the delay hardly grows. All delays together are still longer
+    /// The job has not failed, so the delay hardly grows. All delays together are still longer
     /// than a killed worker's lock is held. Where the holder's lease has no more than `left` left,
-    /// the delay ends a little after it; the calls that wait for the same lock are spread out then.
+    /// the delay ends a little after it; the jobs that wait for the same lock are spread out then.
     pub(crate) fn when_busy(&self, before: u32, left: Option<Duration>) -> Option<Duration> {
         let step = BUSY_STEP * (1 + before);
         let usual = self.delay.saturating_mul(1 + before / 8).max(step);
@@ -431,7 +430,7 @@ impl Deferrable {
         (before < TIMES_BUSY).then(|| known.map_or(usual, |known| known.min(usual)))
     }
 
-    /// The delay of a call that this process cannot read, after `before` times of being busy or
+    /// The delay of a job that this process cannot read, after `before` times of being busy or
     /// left to others; `None` when it has found it so for [`UNFIT_MAX`].
     pub(crate) fn when_unfit(&self, id: &str, before: u32) -> Option<Duration> {
         let mut unfit = self.unfit.lock();
@@ -449,14 +448,14 @@ impl Deferrable {
         Some(jittered(delays.step()))
     }
 
-    /// Whether a call was taken more often than it may be tried, as when its workers died. One more
-    /// is allowed, because the reply to the worker that took the call may have been lost.
+    /// Whether a job was taken more often than it may be tried, as when its workers died. One more
+    /// is allowed, because the reply to the worker that took the job may have been lost.
     pub(crate) fn is_exhausted(&self, attempt: u32) -> bool {
         attempt > self.attempts.saturating_add(1)
     }
 
     /// Calls the function with a job's arguments. Fails when they cannot be read.
-    pub(crate) fn call(&self, claim: Claim) -> Result<Called, String> {
+    pub(crate) fn call(&self, claim: Claim) -> Result<JobAttempt, String> {
         // Reading runs code of the program, which may panic.
         catch_unwind(AssertUnwindSafe(|| (self.call)(claim)))
             .unwrap_or_else(|_| Err("reading its arguments panicked".to_owned()))
@@ -469,17 +468,17 @@ struct Superseding {
     key: String,
     /// How long ago it began.
     began: Duration,
-    /// The call of a worker that this one is.
-    running: Option<RunningCall>,
+    /// The job of a worker that this one is.
+    running: Option<RunningJob>,
 }
 
 impl Superseding {
-    async fn ask(self, deferrer: Arc<dyn Deferrer>) -> Result<(), LockError> {
+    async fn ask(self, job_queue: Arc<dyn JobQueue>) -> Result<(), LockError> {
         let Self { function, key, began, running } = self;
         match running {
-            // A newer call may wait, or may have had the lock before.
+            // A newer job may wait, or may have had the lock before.
             Some(running) => running.supersede().await,
-            None => deferrer.supersede(function, key, began).await.map(drop),
+            None => job_queue.supersede(function, key, began).await.map(drop),
         }
     }
 }
@@ -511,7 +510,7 @@ impl fmt::Debug for Deferrable {
 
 fn deferred(name: &Arc<str>, busy: LockError, stored: Result<Stored, LockError>) -> LockError {
     if stored.is_ok() {
-        metrics::deferred(name, "stored");
+        metrics::job(name, "stored");
     }
     match (stored, busy.busy_key()) {
         (Ok(stored), Some(key)) => {
@@ -522,13 +521,13 @@ fn deferred(name: &Arc<str>, busy: LockError, stored: Result<Stored, LockError>)
     }
 }
 
-/// Runs a call that blocks on another thread: one of the runtime's own if that is multi-threaded,
+/// Runs a job that blocks on another thread: one of the runtime's own if that is multi-threaded,
 /// else a new thread.
-async fn on_a_blocking_thread(call: impl FnOnce() -> CallEnd + Send + 'static) -> CallEnd {
+async fn on_a_blocking_thread(call: impl FnOnce() -> JobEnd + Send + 'static) -> JobEnd {
     let call = move || {
-        catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| CallEnd::with_panic(&*panic))
+        catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| JobEnd::with_panic(&*panic))
     };
-    let ended_early = || CallEnd::Failed("its thread has ended".to_owned());
+    let ended_early = || JobEnd::Failed("its thread has ended".to_owned());
     if Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread {
         return spawn_blocking(call).await.unwrap_or_else(|_| ended_early());
     }

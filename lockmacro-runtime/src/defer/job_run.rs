@@ -1,4 +1,4 @@
-//! One attempt of a call by a worker: the worker keeps the call's lease, runs the call, and settles
+//! One attempt of a job by a worker: the worker keeps the job's lease, runs the job, and settles
 //! it in the queue.
 
 use std::future::poll_fn;
@@ -14,10 +14,10 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use crate::defer::function::Deferrable;
-use crate::defer::outcome::CallEnd;
+use crate::defer::outcome::JobEnd;
 use crate::defer::running::Claim;
-use crate::jobs::call::{Job, Settled};
-use crate::jobs::deferrer::Deferrer;
+use crate::jobs::job::{Job, Settled};
+use crate::jobs::job_queue::JobQueue;
 use crate::jobs::limits::abandoned;
 use crate::manager::lock_manager::LockManager;
 use crate::store::handle::Store;
@@ -33,31 +33,31 @@ pub(crate) const PAUSES: Backoff = Backoff::new(FIRST_PAUSE, Duration::from_secs
 /// Largest number of bytes that are kept of an error.
 const ERROR_MAX: usize = 2 * 1024;
 
-/// A call that a worker has taken.
+/// A job that a worker has taken.
 struct JobRun {
     manager: LockManager,
-    deferrer: Arc<dyn Deferrer>,
+    job_queue: Arc<dyn JobQueue>,
     function: Deferrable,
     job: Job,
     lease: Duration,
 }
 
-/// Runs a call that a worker has taken, and settles it. When `interrupt` becomes true, an async
-/// call is dropped and returned to the queue.
+/// Runs a job that a worker has taken, and settles it. When `interrupt` becomes true, an async
+/// job is dropped and returned to the queue.
 ///
-/// A task renews the call's lease, also while the call blocks its thread. It is spawned here and
+/// A task renews the job's lease, also while the job blocks its thread. It is spawned here and
 /// not by the future, so that another thread can run it.
 pub(crate) fn run(
     manager: LockManager,
-    deferrer: Arc<dyn Deferrer>,
+    job_queue: Arc<dyn JobQueue>,
     function: Deferrable,
     job: Job,
     lease: Duration,
     interrupt: watch::Receiver<bool>,
 ) -> impl Future<Output = ()> {
     let mut keeper = JoinSet::new();
-    keeper.spawn(owned(keep_until_lost(Arc::clone(&deferrer), job.clone(), lease)));
-    JobRun { manager, deferrer, function, job, lease }.run_kept(keeper, interrupt)
+    keeper.spawn(owned(keep_until_taken(Arc::clone(&job_queue), job.clone(), lease)));
+    JobRun { manager, job_queue, function, job, lease }.run_kept(keeper, interrupt)
 }
 
 impl JobRun {
@@ -73,17 +73,17 @@ impl JobRun {
                         Some(how) => how,
                         None => {
                             let Job { function, id, .. } = &self.job;
-                            tracing::debug!(%function, id, "a newer call has superseded this one");
+                            tracing::debug!(%function, id, "a newer job has superseded this one");
                             return;
                         }
                     },
                     _ = keeper.join_next() => {
                         let Job { function, id, .. } = &self.job;
-                        tracing::warn!(%function, id, "a deferred call went to another worker");
-                        metrics::deferred(&self.function.name, "late");
+                        tracing::warn!(%function, id, "a job went to another worker");
+                        metrics::job(&self.function.name, "late");
                         return;
                     }
-                    // A call that blocks cannot be stopped: its lease expires later.
+                    // A job that blocks cannot be stopped: its lease expires later.
                     _ = interrupt.wait_for(|interrupt| *interrupt) => {
                         if self.function.blocking {
                             return;
@@ -98,16 +98,16 @@ impl JobRun {
         select! {
             biased;
             () = &mut settled => {}
-            // No other worker may have taken the call yet.
+            // No other worker may have taken the job yet.
             _ = keeper.join_next() => settled.await,
         }
     }
 
     fn claim(&self) -> Claim {
-        Claim { job: self.job.clone(), deferrer: Arc::clone(&self.deferrer), lease: self.lease }
+        Claim { job: self.job.clone(), job_queue: Arc::clone(&self.job_queue), lease: self.lease }
     }
 
-    /// How to settle a call whose arguments this worker cannot read: during an upgrade another one
+    /// How to settle a job whose arguments this worker cannot read: during an upgrade another one
     /// may be able to.
     fn unfit(&self, error: String) -> Settled {
         let Job { function, id, busy, .. } = &self.job;
@@ -118,7 +118,7 @@ impl JobRun {
                     id,
                     error,
                     ?delay,
-                    "a deferred call is left to other workers: this one cannot read it"
+                    "a job is left to other workers: this one cannot read it"
                 );
                 Settled::Busy { delay, error: shortened(error) }
             }
@@ -126,19 +126,19 @@ impl JobRun {
         }
     }
 
-    /// How to settle a call that has ended; `None` for one that is gone.
-    fn settled(&self, ended: CallEnd) -> Option<Settled> {
+    /// How to settle a job that has ended; `None` for one that is gone.
+    fn settled(&self, ended: JobEnd) -> Option<Settled> {
         let Job { attempt, busy, .. } = self.job;
         Some(match ended {
-            CallEnd::Done => Settled::Done,
-            CallEnd::Superseded => return None,
+            JobEnd::Done => Settled::Done,
+            JobEnd::Superseded => return None,
             // The shutdown may be the reason of the failure.
             _ if self.manager.core().shutdown.is_closed() => Settled::Returned,
-            CallEnd::Busy { error, left } => match self.function.when_busy(busy, left) {
+            JobEnd::Busy { error, left } => match self.function.when_busy(busy, left) {
                 Some(delay) => Settled::Busy { delay, error: shortened(error) },
                 None => dead(format!("its lock could not be acquired {busy} times: {error}")),
             },
-            CallEnd::Failed(error) => match self.function.again(attempt) {
+            JobEnd::Failed(error) => match self.function.again(attempt) {
                 Some(delay) => Settled::Again { delay, error: shortened(error) },
                 None => dead(error),
             },
@@ -153,23 +153,23 @@ impl JobRun {
             Settled::Dead { .. } => Some("dead"),
             _ => None,
         };
-        event.inspect(|event| metrics::deferred(&self.function.name, event));
+        event.inspect(|event| metrics::job(&self.function.name, event));
         match how {
             Settled::Dead { error } => {
-                tracing::error!(%function, id, attempt, error, "deferred call is a dead letter");
+                tracing::error!(%function, id, attempt, error, "job is a dead letter");
             }
             Settled::Again { delay, error } => {
-                tracing::warn!(%function, id, attempt, error, ?delay, "deferred call failed");
+                tracing::warn!(%function, id, attempt, error, ?delay, "job failed");
             }
             Settled::Busy { delay, error } => {
-                tracing::info!(%function, id, error, ?delay, "deferred call could not be tried");
+                tracing::info!(%function, id, error, ?delay, "job could not be tried");
             }
-            _ => tracing::debug!(%function, id, attempt, ?how, "deferred call ended"),
+            _ => tracing::debug!(%function, id, attempt, ?how, "job ended"),
         }
     }
 
-    /// Settles the call. Retries for the length of a lease, and once more when the worker has to
-    /// end. The caller renews the call's lease meanwhile.
+    /// Settles the job. Retries for the length of a lease, and once more when the worker has to
+    /// end. The caller renews the job's lease meanwhile.
     async fn settle(&self, how: Settled, mut end: watch::Receiver<bool>) {
         let Job { function, id, .. } = &self.job;
         let until = Instant::now() + self.lease;
@@ -179,11 +179,11 @@ impl JobRun {
             let error = match self.settle_once(how.clone()).await {
                 Ok(true) => return,
                 Ok(false) => {
-                    metrics::deferred(&self.function.name, "late");
+                    metrics::job(&self.function.name, "late");
                     tracing::warn!(
                         %function,
                         id,
-                        "a deferred call ended after it had gone to another worker"
+                        "a job ended after it had gone to another worker"
                     );
                     return;
                 }
@@ -198,7 +198,7 @@ impl JobRun {
                     %function,
                     id,
                     %error,
-                    "the end of a deferred call could not be stored: it runs again"
+                    "the end of a job could not be stored: it runs again"
                 );
                 return;
             }
@@ -208,14 +208,14 @@ impl JobRun {
 
     async fn settle_once(&self, how: Settled) -> Result<bool, LockError> {
         let job = self.job.clone();
-        if how != Settled::Returned || self.manager.core().has_own_deferrer {
-            return self.deferrer.settle(job, how).await;
+        if how != Settled::Returned || self.manager.core().has_own_job_queue {
+            return self.job_queue.settle(job, how).await;
         }
         // The background thread releases the locks of the body first, so that on the same server
         // the next worker does not find them busy.
         let manager = self.manager.clone();
         let back = move |store: Store| async move {
-            manager.core().deferrer_of(&store).settle(job, how).await
+            manager.core().job_queue_of(&store).settle(job, how).await
         };
         self.manager.core().background.call(back).await?
     }
@@ -225,13 +225,13 @@ fn dead(error: String) -> Settled {
     Settled::Dead { error: shortened(error) }
 }
 
-/// Renews the lease of a call until the lease is lost.
-async fn keep_until_lost(deferrer: Arc<dyn Deferrer>, job: Job, lease: Duration) {
+/// Renews the lease of a job until the lease is lost.
+async fn keep_until_taken(job_queue: Arc<dyn JobQueue>, job: Job, lease: Duration) {
     let mut until = Instant::now() + lease;
     loop {
         sleep((lease / 3).min(until.saturating_duration_since(Instant::now()))).await;
         let asked = Instant::now();
-        match deferrer.keep(job.clone(), lease).await {
+        match job_queue.keep(job.clone(), lease).await {
             Ok(true) => until = asked + lease,
             Ok(false) => return,
             Err(_) if Instant::now() < until => sleep(FIRST_PAUSE).await,
@@ -240,11 +240,11 @@ async fn keep_until_lost(deferrer: Arc<dyn Deferrer>, job: Job, lease: Duration)
     }
 }
 
-/// Runs a call to its end; a panic counts as a failure.
-async fn caught(mut called: impl Future<Output = CallEnd> + Unpin) -> CallEnd {
+/// Runs a job to its end; a panic counts as a failure.
+async fn caught(mut called: impl Future<Output = JobEnd> + Unpin) -> JobEnd {
     poll_fn(|cx| {
         let polled = catch_unwind(AssertUnwindSafe(|| called.poll_unpin(cx)));
-        polled.unwrap_or_else(|panic| Poll::Ready(CallEnd::with_panic(&*panic)))
+        polled.unwrap_or_else(|panic| Poll::Ready(JobEnd::with_panic(&*panic)))
     })
     .await
 }

@@ -1,27 +1,27 @@
-//! Deferred calls: `on_busy = defer("30s")` runs a call whose lock is busy later.
+//! Jobs: `on_busy = defer("30s")` runs a job whose lock is busy later.
 //!
-//! The call is stored with its arguments in the lock's Redis (or in memory, for `memory://`). A
+//! The job is stored with its arguments in the lock's Redis (or in memory, for `memory://`). A
 //! [`Worker`] of any process runs the same function later, under the same lock.
 //!
-//! - A call runs *at least once*. When its worker dies, another worker runs it again, so it may
+//! - A job runs *at least once*. When its worker dies, another worker runs it again, so it may
 //!   have run before, in part or to its end.
-//! - A call that fails is tried again after a growing delay. After its last attempt it becomes a
-//!   dead letter with its last error, for a person to inspect ([`Deferrer::list`]).
-//! - A call whose lock is busy again, or whose server fails, does not count as tried. It is due
+//! - A job that fails is tried again after a growing delay. After its last attempt it becomes a
+//!   dead letter with its last error, for a person to inspect ([`JobQueue::list`]).
+//! - A job whose lock is busy again, or whose server fails, does not count as tried. It is due
 //!   again after about its first delay, or soon after the holder's lease ends if that is earlier.
 //!   After 1,000 times it becomes a dead letter as well.
 //!
 //! # Trust
 //!
-//! Calls are not signed. A client that can write the queue's keys, `lm1:jobs:<function>` and their
+//! Jobs are not signed. A client that can write the queue's keys, `lm1:jobs:<function>` and their
 //! companions, can make a worker run any function that is [registered](Worker::register) with it,
 //! with any arguments that the types of its arguments accept, as often as it likes; can remove or
-//! change calls that wait; and can read all arguments. A worker runs no other function, and never
+//! change jobs that wait; and can read all arguments. A worker runs no other function, and never
 //! code from the queue. So treat the right to write these keys as the right to call the functions:
 //!
-//! - Grant it to the programs that store or run calls and to nobody else, by an ACL or a server of
+//! - Grant it to the programs that store or run jobs and to nobody else, by an ACL or a server of
 //!   their own. `lockmacro acl 'order:*' --features wait,defer` prints such an ACL; it covers the
-//!   calls of *all* functions.
+//!   jobs of *all* functions.
 //! - In the body, check what a caller must be allowed to do, as if the arguments came from the
 //!   network. That the first caller was checked before the call was deferred proves nothing.
 //! - Store no secrets as arguments: store an id, and look the rest up in the body.
@@ -64,8 +64,8 @@ pub use function::DeferredFn;
 pub use outcome::JobOutcome;
 pub use worker::Worker;
 
-pub use crate::jobs::call::{
+pub use crate::jobs::job::{
     Job, JobInfo, JobState, Keep, NewJob, Page, Settled, Stored, TakeOptions, When,
 };
-pub use crate::jobs::deferrer::{Answer, Deferrer, StopWaiting};
+pub use crate::jobs::job_queue::{JobFuture, JobQueue, StopWaiting};
 pub use crate::jobs::limits::{DEAD_MAX, WAITING_MAX};

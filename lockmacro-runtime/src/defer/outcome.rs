@@ -1,4 +1,4 @@
-//! The outcome of an attempt of a deferred call.
+//! The outcome of an attempt of a job.
 
 use std::any::Any;
 use std::fmt;
@@ -6,9 +6,9 @@ use std::time::Duration;
 
 /// The outcome of one attempt.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum CallEnd {
+pub(crate) enum JobEnd {
     Done,
-    /// The lock was busy, or its server failed: the call was not tried.
+    /// The lock was busy, or its server failed: the job was not tried.
     Busy {
         /// The holder, or the failure of the server.
         error: String,
@@ -16,12 +16,12 @@ pub(crate) enum CallEnd {
         left: Option<Duration>,
     },
     Failed(String),
-    /// A newer call has taken its place: its body did not run.
+    /// A newer job has taken its place: its body did not run.
     Superseded,
 }
 
-impl CallEnd {
-    /// The outcome of a call that panicked, with the panic's message if it has one.
+impl JobEnd {
+    /// The outcome of a job that panicked, with the panic's message if it has one.
     pub(crate) fn with_panic(panic: &(dyn Any + Send)) -> Self {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         Self::Failed(match text.or_else(|| panic.downcast_ref::<&str>().copied()) {
@@ -31,17 +31,17 @@ impl CallEnd {
     }
 }
 
-/// The return type of a deferred function, which shows whether the call is done or has to be tried
+/// The return type of a deferred function, which shows whether the job is done or has to be tried
 /// again.
 ///
 /// It is implemented for `()`, `Option<T>` and every `Result<T, E>` whose `E` implements `Display`.
 #[diagnostic::on_unimplemented(
-    message = "a deferred call must be able to say whether it failed, and `{Self}` cannot",
+    message = "a job must be able to say whether it failed, and `{Self}` cannot",
     note = "return `()`, `Option<T>`, or a `Result<T, E>` whose `E` implements `Display`",
     note = "a type of your own can implement `lockmacro_runtime::defer::JobOutcome`"
 )]
 pub trait JobOutcome {
-    /// Returns why the call has failed; `None` when it is done.
+    /// Returns why the job has failed; `None` when it is done.
     fn failure(self) -> Option<String>;
 }
 

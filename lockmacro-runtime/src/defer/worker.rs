@@ -1,4 +1,4 @@
-//! The worker, which runs deferred calls.
+//! The worker, which runs jobs.
 
 use std::future::pending;
 use std::pin::pin;
@@ -14,7 +14,7 @@ use crate::defer::function::Deferrable;
 use crate::defer::job_run::{PAUSES, run};
 use crate::engine::core::inside_runtime;
 use crate::engine::current;
-use crate::jobs::call::TakeOptions;
+use crate::jobs::job::TakeOptions;
 use crate::manager::lock_manager::LockManager;
 use crate::sys::backoff::jittered;
 use crate::sys::metrics;
@@ -22,31 +22,31 @@ use crate::sys::random::HashMap;
 use crate::sys::task::{JoinSet, owned};
 use crate::value::error::LockError;
 
-/// Default number of calls that run at once.
+/// Default number of jobs that run at once.
 const CONCURRENCY: usize = 16;
-/// Default lease of a call.
+/// Default lease of a job.
 const LEASE: Duration = Duration::from_secs(30);
 const LEASE_MIN: Duration = Duration::from_millis(100);
 const LEASE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-/// Default time for which calls may go on after the worker is stopped. A shutdown within 5 s then
+/// Default time for which jobs may go on after the worker is stopped. A shutdown within 5 s then
 /// has time to return them to the queue.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// Runs the deferred calls of the functions that are registered with it, inside of a service or as
+/// Runs the jobs of the functions that are registered with it, inside of a service or as
 /// a process of its own. Any number of workers share the work.
 ///
-/// - A worker takes calls when they are due. A new call that is due earlier than the others wakes
+/// - A worker takes jobs when they are due. A new job that is due earlier than the others wakes
 ///   the worker.
-/// - A call of a function that is not registered here is left to a worker that has it.
-/// - While a call runs, its worker renews the call's lease, on another thread when the call blocks
-///   its own. A call whose worker has died is due again [within 30 s](Worker::lease).
-/// - A call that blocks the only thread or all threads of the runtime for that long goes to another
-///   worker while it still runs. Use [`DeferredFn::blocking`] or `spawn_blocking` for such calls.
-/// - A call that fails is due again after twice its function's delay, which doubles each time. It
+/// - A job of a function that is not registered here is left to a worker that has it.
+/// - While a job runs, its worker renews the job's lease, on another thread when the job blocks
+///   its own. A job whose worker has died is due again [within 30 s](Worker::lease).
+/// - A job that blocks the only thread or all threads of the runtime for that long goes to another
+///   worker while it still runs. Use [`DeferredFn::blocking`] or `spawn_blocking` for such jobs.
+/// - A job that fails is due again after twice its function's delay, which doubles each time. It
 ///   becomes a dead letter after its last attempt.
-/// - A call whose arguments cannot be read here is left to other workers, as during an upgrade. It
+/// - A job whose arguments cannot be read here is left to other workers, as during an upgrade. It
 ///   becomes a dead letter after an hour.
-/// - A call whose lock is busy has not failed. It is due again after about the delay, or soon after
+/// - A job whose lock is busy has not failed. It is due again after about the delay, or soon after
 ///   the holder's lease ends if that is earlier.
 ///
 /// ```
@@ -80,7 +80,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Makes a worker for the calls in the queue of `manager`.
+    /// Makes a worker for the jobs in the queue of `manager`.
     ///
     /// ```
     /// # use lockmacro_runtime::defer::Worker;
@@ -97,7 +97,7 @@ impl Worker {
         Self { manager, functions, twice: None, concurrency, lease, grace }
     }
 
-    /// Registers a function, such as `audit_order_deferred()`: the worker runs all stored calls of
+    /// Registers a function, such as `audit_order_deferred()`: the worker runs all stored jobs of
     /// it, [whoever has stored them](super#trust).
     ///
     /// ```
@@ -118,7 +118,7 @@ impl Worker {
         self
     }
 
-    /// Sets how many calls run at once, by default 16 and at least one.
+    /// Sets how many jobs run at once, by default 16 and at least one.
     ///
     /// ```
     /// # use lockmacro_runtime::defer::Worker;
@@ -131,7 +131,7 @@ impl Worker {
         self
     }
 
-    /// Sets the lease of a call, by default 30 s and at least 100 ms. The calls of a worker that
+    /// Sets the lease of a job, by default 30 s and at least 100 ms. The jobs of a worker that
     /// has died are due again after the lease. A worker renews its leases three times as often.
     ///
     /// ```
@@ -146,9 +146,9 @@ impl Worker {
         self
     }
 
-    /// Sets how long calls may go on when the worker is stopped, by default 3 s.
+    /// Sets how long jobs may go on when the worker is stopped, by default 3 s.
     ///
-    /// A call that is not done then is dropped at its next await and returned to the queue, which
+    /// A job that is not done then is dropped at its next await and returned to the queue, which
     /// is tried once. Give [`shutdown`](LockManager::shutdown) at least two seconds more than this.
     ///
     /// ```
@@ -163,7 +163,7 @@ impl Worker {
         self
     }
 
-    /// Takes and runs calls until the manager is shut down.
+    /// Takes and runs jobs until the manager is shut down.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -186,23 +186,23 @@ impl Worker {
         self.run_until(pending()).await
     }
 
-    /// Takes and runs calls until `stop` is ready, or the manager is shut down.
+    /// Takes and runs jobs until `stop` is ready, or the manager is shut down.
     ///
-    /// The worker takes no more calls then. It lets the running calls go on for the
+    /// The worker takes no more jobs then. It lets the running jobs go on for the
     /// [grace](Worker::grace), and returns the others to the queue. While the server fails or does
     /// not answer, the worker keeps asking, without a limit.
     ///
     /// # Errors
     /// - [`LockError::NoRuntime`] outside of tokio;
     /// - [`LockError::ShutDown`];
-    /// - [`LockError::InvalidSetting`] where the manager has no queue for calls, and when two
+    /// - [`LockError::InvalidSetting`] where the manager has no queue for jobs, and when two
     ///   functions were registered under one name;
-    /// - [`LockError::AccessDenied`] when the user lacks a right or a key that the calls of a
+    /// - [`LockError::AccessDenied`] when the user lacks a right or a key that the jobs of a
     ///   registered function need, as far as the server reports that when the worker first asks for
-    ///   them. The worker then lets its running calls end as when it is stopped.
+    ///   them. The worker then lets its running jobs end as when it is stopped.
     ///
     /// # Cancellation
-    /// Dropping the future drops the running calls at their next await. They are due again when
+    /// Dropping the future drops the running jobs at their next await. They are due again when
     /// their leases are over.
     pub async fn run_until(self, stop: impl Future<Output = ()>) -> Result<(), LockError> {
         inside_runtime()?;
@@ -216,7 +216,7 @@ impl Worker {
         for Deferrable { name, site, .. } in self.functions.values() {
             self.manager.core().sites.check(name, site)?;
         }
-        // A shutdown waits until the calls are settled.
+        // A shutdown waits until the jobs are settled.
         let _member = self.manager.core().enter()?;
         let (stopping, stopped) = watch::channel(false);
         let (interrupt, interrupted) = watch::channel(false);
@@ -232,7 +232,7 @@ impl Worker {
             stopping.send_replace(true);
             match refused {
                 Some(refused) => refused,
-                // Not dropped, because it may have taken calls already.
+                // Not dropped, because it may have taken jobs already.
                 None => taking.await,
             }
         };
@@ -244,14 +244,14 @@ impl Worker {
         taken
     }
 
-    /// Takes calls and runs them, until it is stopped.
+    /// Takes jobs and runs them, until it is stopped.
     async fn take(
         &self,
         running: &mut JoinSet<()>,
         mut stopped: watch::Receiver<bool>,
         interrupted: watch::Receiver<bool>,
     ) -> Result<(), LockError> {
-        let deferrer = self.manager.deferrer();
+        let job_queue = self.manager.job_queue();
         let free = Arc::new(Semaphore::new(self.concurrency));
         let defaults = &self.manager.core().defaults;
         let functions: Vec<_> =
@@ -273,7 +273,7 @@ impl Worker {
                 // An error means that the sender is gone: the worker stops then as well.
                 let _ = stop_waiting.wait_for(|stopped| *stopped).await;
             };
-            match deferrer.take(options, Box::pin(stop_waiting)).await {
+            match job_queue.take(options, Box::pin(stop_waiting)).await {
                 Ok(jobs) => {
                     backoff.reset();
                     was_allowed = true;
@@ -282,9 +282,9 @@ impl Worker {
                         let Some(function) = self.functions.get(name) else { continue };
                         let manager = self.manager.clone();
                         let function = function.clone();
-                        let deferrer = Arc::clone(&deferrer);
+                        let job_queue = Arc::clone(&job_queue);
                         let interrupt = interrupted.clone();
-                        let run = run(manager, deferrer, function, job, self.lease, interrupt);
+                        let run = run(manager, job_queue, function, job, self.lease, interrupt);
                         let free = || Arc::clone(&free).try_acquire_owned().ok();
                         let permit = permit.take().or_else(free);
                         running.spawn(owned(current::around(current::here(), async move {
@@ -293,16 +293,16 @@ impl Worker {
                         })));
                     }
                 }
-                Err(error @ LockError::InvalidSetting { setting: "deferrer", .. }) => {
+                Err(error @ LockError::InvalidSetting { setting: "job_queue", .. }) => {
                     return Err(error);
                 }
                 // A right that is taken away later may be back soon.
                 Err(error @ LockError::AccessDenied { .. }) if !was_allowed => return Err(error),
                 Err(error) => {
-                    if error.is_of_servers() && !deferrer.call_failed(&error) {
-                        tracing::debug!(%error, "deferred calls could not be taken")
+                    if error.is_of_servers() && !job_queue.take_failed(&error) {
+                        tracing::debug!(%error, "jobs could not be taken")
                     } else {
-                        tracing::warn!(%error, "deferred calls could not be taken")
+                        tracing::warn!(%error, "jobs could not be taken")
                     }
                     let _ = timeout(jittered(backoff.step()), stopped.wait_for(|stopped| *stopped))
                         .await;

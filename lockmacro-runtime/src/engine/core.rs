@@ -12,7 +12,7 @@ use crate::engine::thread::background::Background;
 use crate::engine::thread::blocking::may_block;
 use crate::engine::token::in_flight::{InFlight, InFlightGuard, Trailing};
 #[cfg(feature = "defer")]
-use crate::jobs::deferrer::Deferrer;
+use crate::jobs::job_queue::JobQueue;
 use crate::protocol::shutdown::Shutdown;
 use crate::store::handle::Store;
 use crate::sys::time::Moment;
@@ -42,14 +42,14 @@ pub(crate) struct Core {
     /// Those among them of locks that belong to no queue.
     pub(crate) trailing_outside: Arc<Trailing>,
     pub(crate) shutdown: Arc<Shutdown>,
-    /// Where deferred calls are stored.
+    /// Where jobs are stored.
     #[cfg(feature = "defer")]
-    deferrer: Arc<dyn Deferrer>,
+    job_queue: Arc<dyn JobQueue>,
     /// Whether the builder has set it.
     #[cfg(feature = "defer")]
-    pub(crate) has_own_deferrer: bool,
+    pub(crate) has_own_job_queue: bool,
     #[cfg(feature = "defer")]
-    pub(crate) max_deferred_size: usize,
+    pub(crate) max_job_size: usize,
     #[cfg(any(feature = "defer", feature = "reuse"))]
     pub(crate) sites: Sites,
 }
@@ -60,15 +60,15 @@ impl Core {
         store: Store,
         its_label: Option<String>,
         defaults: Defaults,
-        #[cfg(feature = "defer")] deferrer: Option<Arc<dyn Deferrer>>,
-        #[cfg(feature = "defer")] max_deferred_size: usize,
+        #[cfg(feature = "defer")] job_queue: Option<Arc<dyn JobQueue>>,
+        #[cfg(feature = "defer")] max_job_size: usize,
     ) -> Arc<Self> {
         #[cfg(feature = "metrics")]
         crate::sys::metrics::describe();
         #[cfg(feature = "defer")]
-        let has_own_deferrer = deferrer.is_some();
+        let has_own_job_queue = job_queue.is_some();
         #[cfg(feature = "defer")]
-        let deferrer = deferrer.unwrap_or_else(|| store.deferrer(max_deferred_size));
+        let job_queue = job_queue.unwrap_or_else(|| store.job_queue(max_job_size));
         Arc::new_cyclic(|core: &Weak<Self>| {
             let core = Weak::clone(core);
             store.backend.on_change(Box::new(move || {
@@ -78,11 +78,11 @@ impl Core {
             }));
             Self {
                 #[cfg(feature = "defer")]
-                deferrer,
+                job_queue,
                 #[cfg(feature = "defer")]
-                has_own_deferrer,
+                has_own_job_queue,
                 #[cfg(feature = "defer")]
-                max_deferred_size,
+                max_job_size,
                 #[cfg(any(feature = "defer", feature = "reuse"))]
                 sites: Sites::default(),
                 background: Background::new(&store),
@@ -125,19 +125,19 @@ impl Core {
 
     /// Whether the server may have been replaced since a request was sent.
     pub(crate) fn has_changed_since(&self, sent: Moment) -> bool {
-        self.store.backend.may_forget() && self.background.timetable.has_changed_since(sent)
+        self.store.backend.may_forget() && self.background.timers.has_changed_since(sent)
     }
 
-    /// The queue of deferred calls: to add calls, to list them, and to retry dead letters.
+    /// The queue of jobs: to add jobs, to list them, and to retry dead letters.
     #[cfg(feature = "defer")]
-    pub(crate) fn deferrer(&self) -> Arc<dyn Deferrer> {
-        Arc::clone(&self.deferrer)
+    pub(crate) fn job_queue(&self) -> Arc<dyn JobQueue> {
+        Arc::clone(&self.job_queue)
     }
 
-    /// The queue of deferred calls for the background thread, over its own connection.
+    /// The queue of jobs for the background thread, over its own connection.
     #[cfg(feature = "defer")]
-    pub(crate) fn deferrer_of(&self, store: &Store) -> Arc<dyn Deferrer> {
-        if self.has_own_deferrer { self.deferrer() } else { store.deferrer(self.max_deferred_size) }
+    pub(crate) fn job_queue_of(&self, store: &Store) -> Arc<dyn JobQueue> {
+        if self.has_own_job_queue { self.job_queue() } else { store.job_queue(self.max_job_size) }
     }
 
     /// The label of this process, which every token contains.

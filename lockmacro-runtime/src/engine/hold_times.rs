@@ -16,14 +16,14 @@ const LATEST: usize = 8;
 const UNSEEN: Duration = Duration::from_secs(5);
 
 /// Hold times by template or key, the latest one first.
-type Table = Mutex<HashMap<String, VecDeque<Duration>>>;
+type HoldTable = Mutex<HashMap<String, VecDeque<Duration>>>;
 
 /// The latest hold times of each template.
 #[derive(Debug, Default)]
 pub(crate) struct HoldTimes {
-    templates: Table,
+    templates: HoldTable,
     /// A table of its own, so that many keys do not evict the templates.
-    keys: Table,
+    keys: HoldTable,
 }
 
 impl HoldTimes {
@@ -67,7 +67,7 @@ impl HoldTimes {
     }
 
     /// The table in which a key's hold times are, and under which text.
-    fn table<'a>(&'a self, key: &'a LockKey) -> (&'a Table, &'a str) {
+    fn table<'a>(&'a self, key: &'a LockKey) -> (&'a HoldTable, &'a str) {
         match key.made_of() {
             "" => (&self.keys, key.as_str()),
             template => (&self.templates, template),

@@ -1,4 +1,4 @@
-//! Observer of lock errors: the worker of deferred calls, which has to know why a call's body did
+//! Observer of lock errors: the worker of jobs, which has to know why a call's body did
 //! not run.
 
 use std::sync::OnceLock;

@@ -75,7 +75,7 @@ pub(crate) fn acquired(request: &Request, behind: Behind) {
 
 /// Reports a caller that has waited long, with what is known of the holder: when it has asked for
 /// the lock, the rest of its lease, and how long it usually holds the lock.
-pub(crate) fn waits_long(
+pub(crate) fn report_long_wait(
     request: &Request,
     holder: &Holder,
     usual: Option<Duration>,

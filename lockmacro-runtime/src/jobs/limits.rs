@@ -1,45 +1,45 @@
-//! The limits of a queue of deferred calls, and the errors of calls beyond them.
+//! The limits of a queue of jobs, and the errors of jobs beyond them.
 
 use std::time::Duration;
 
 use crate::value::error::{LockError, Unavailability};
 
-/// Largest number of waiting calls of one function. The next call is refused with
+/// Largest number of waiting jobs of one function. The next job is refused with
 /// [`LockError::Unavailable`].
 pub const WAITING_MAX: usize = 1_000_000;
 /// Largest number of dead letters of one function. The latest ones are kept.
 pub const DEAD_MAX: usize = 10_000;
 
-/// An answer is late after this time: before, two calls have no order where a network is between
+/// An answer is late after this time: before, two jobs have no order where a network is between
 /// them and their queue.
 pub(crate) const SIMULTANEOUS: Duration = Duration::from_millis(100);
 /// Default number of attempts.
 pub(crate) const ATTEMPTS: u32 = 10;
-/// Default limit of the arguments of one call, in bytes.
+/// Default limit of the arguments of one job, in bytes.
 pub(crate) const SIZE_MAX: usize = 1 << 20;
 
-/// The error of a call that became a dead letter because its workers always die. The text follows
+/// The error of a job that became a dead letter because its workers always die. The text follows
 /// the number of runs.
 pub(crate) const ABANDONED: &str = " runs have ended without a report: \
-    look for workers that crash or block, then retry the call";
+    look for workers that crash or block, then retry the job";
 
-/// The error when too many calls of a function wait.
+/// The error when too many jobs of a function wait.
 pub(crate) fn full(function: &str) -> LockError {
     let detail = format!(
-        "{WAITING_MAX} calls of `{function}` wait already: run more workers, or defer fewer calls"
+        "{WAITING_MAX} jobs of `{function}` wait already: run more workers, or defer fewer calls"
     );
-    LockError::because(Unavailability::TooManyDeferred, detail)
+    LockError::because(Unavailability::TooManyJobs, detail)
 }
 
-/// The error of a call whose runs have ended this often without a report.
+/// The error of a job whose runs have ended this often without a report.
 pub(crate) fn abandoned(times: u64) -> String {
     format!("{times}{ABANDONED}")
 }
 
-/// Logs a call that became a dead letter while calls were taken.
+/// Logs a job that became a dead letter while jobs were taken.
 pub(crate) fn note_abandoned(function: &str, id: &str, times: u64) {
     let error = abandoned(times);
-    tracing::error!(function, id, times, error, "deferred call is a dead letter");
+    tracing::error!(function, id, times, error, "job is a dead letter");
 }
 
 /// Refuses arguments that are too large to be stored.
@@ -49,8 +49,8 @@ pub(crate) fn check_size(arguments: &str, limit: usize) -> Result<(), LockError>
         return Ok(());
     }
     let detail = format!(
-        "the arguments of the deferred call have {size} bytes, and the limit is {limit}: store an \
+        "the arguments of the job have {size} bytes, and the limit is {limit}: store an \
          id instead, or raise the limit"
     );
-    Err(LockError::invalid("max_deferred_size", detail))
+    Err(LockError::invalid("max_job_size", detail))
 }

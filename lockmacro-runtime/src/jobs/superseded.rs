@@ -1,4 +1,4 @@
-//! Which calls were stored before another one began, where answers take their time.
+//! Which jobs were stored before another one began, where answers take their time.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use crate::value::error::LockError;
 
 /// Most requests until an answer is quick enough to tell.
 const LOOKS: usize = 3;
-/// No further request after this time, as the call that waits for it has its lock.
+/// No further request after this time, as the job that waits for it has its lock.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// Asks for calls by `look`, and returns those that were stored before a call that began `began`
-/// before now. `age` is how long before the server looked a call was stored.
+/// Asks for jobs by `look`, and returns those that were stored before a call that began `began`
+/// before now. `age` is how long before the server looked a job was stored.
 ///
-/// Calls that are [simultaneous](SIMULTANEOUS) count as earlier. A call that may be a later one,
+/// Jobs that are [simultaneous](SIMULTANEOUS) count as earlier. A job that may be a later one,
 /// because every answer was slow, is not returned: it would be lost.
 pub(crate) async fn stored_before<C, F>(
     began: Duration,
@@ -32,14 +32,14 @@ where
         let earliest = began + start.elapsed();
         let mut found = look().await?;
         let latest = began + start.elapsed().saturating_sub(SIMULTANEOUS);
-        let is_unclear = |call: &C| (earliest..latest).contains(&age(call));
+        let is_unclear = |job: &C| (earliest..latest).contains(&age(job));
         if found.iter().any(is_unclear) {
             if looks < LOOKS && start.elapsed() < LONGEST {
                 continue;
             }
-            tracing::debug!("an older deferred call may be left, as the server answers slowly");
+            tracing::debug!("an older job may be left, as the server answers slowly");
         }
-        found.retain(|call| age(call) >= earliest.max(latest));
+        found.retain(|job| age(job) >= earliest.max(latest));
         return Ok(found);
     }
 }

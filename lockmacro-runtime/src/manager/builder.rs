@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::engine::core::{Core, inside_runtime};
 use crate::engine::manager::Manager;
 #[cfg(feature = "defer")]
-use crate::jobs::deferrer::Deferrer;
+use crate::jobs::job_queue::JobQueue;
 #[cfg(feature = "defer")]
 use crate::jobs::limits::SIZE_MAX;
 use crate::manager::lock_manager::LockManager;
@@ -55,9 +55,9 @@ pub struct LockManagerBuilder {
     lazy: bool,
     pub(crate) defaults: Defaults,
     #[cfg(feature = "defer")]
-    deferrer: Option<Arc<dyn Deferrer>>,
+    job_queue: Option<Arc<dyn JobQueue>>,
     #[cfg(feature = "defer")]
-    max_deferred_size: usize,
+    max_job_size: usize,
 }
 
 impl LockManagerBuilder {
@@ -77,9 +77,9 @@ impl LockManagerBuilder {
             lazy: false,
             defaults: Defaults::default(),
             #[cfg(feature = "defer")]
-            deferrer: None,
+            job_queue: None,
             #[cfg(feature = "defer")]
-            max_deferred_size: SIZE_MAX,
+            max_job_size: SIZE_MAX,
         }
     }
 
@@ -128,10 +128,10 @@ impl LockManagerBuilder {
         self
     }
 
-    /// Sets whether a caller without a `wait` gets its error at once while its server is lost, by
+    /// Sets whether a caller without a `wait` gets its error at once while its server is down, by
     /// default yes.
     ///
-    /// A server is lost when it has answered nothing for a quarter of the
+    /// A server is down when it has answered nothing for a quarter of the
     /// [timeout](LockManagerBuilder::timeout). From then on each such caller waits for an answer
     /// to a probe, which all of them share, for at most 40 ms and five round trips. Without an
     /// answer it fails, and [`LockError::retry_after`] is a second. The first answer ends this.
@@ -149,7 +149,7 @@ impl LockManagerBuilder {
     /// # Ok(()) }
     /// ```
     pub fn fail_fast(mut self, at_once: bool) -> Self {
-        self.defaults.asks_lost = !at_once;
+        self.defaults.asks_down = !at_once;
         self
     }
 
@@ -164,8 +164,8 @@ impl LockManagerBuilder {
     /// A replica that has acknowledged the lock still knows it when it is promoted. The
     /// acknowledgement costs a round trip to the server and one from there to its replicas, and up
     /// to 2 × 16 more connections. It is awaited for no longer than `timeout`, which is from 1 ms
-    /// to an hour, and no longer than a quarter of the ttl. Connecting to `memory://` or to a Redlock fails
-    /// with this setting, because they have no replicas.
+    /// to an hour, and no longer than a quarter of the ttl. Connecting to `memory://` or to a
+    /// Redlock fails with this setting, because they have no replicas.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -375,20 +375,20 @@ impl LockManagerBuilder {
         servers
     }
 
-    /// Sets where deferred calls are kept, instead of in the locks' own store.
+    /// Sets where jobs are kept, instead of in the locks' own store.
     #[cfg(feature = "defer")]
-    pub fn deferrer(mut self, deferrer: Arc<dyn Deferrer>) -> Self {
-        self.deferrer = Some(deferrer);
+    pub fn job_queue(mut self, job_queue: Arc<dyn JobQueue>) -> Self {
+        self.job_queue = Some(job_queue);
         self
     }
 
-    /// Sets how many bytes the arguments of one deferred call may have as JSON, by default 1 MiB.
+    /// Sets how many bytes the arguments of one job may have as JSON, by default 1 MiB.
     ///
-    /// A larger call is refused with [`LockError::InvalidSetting`]. A worker gives the server more
-    /// time to send larger calls, a second for 4 MiB, so use the same value for the workers.
+    /// A larger job is refused with [`LockError::InvalidSetting`]. A worker gives the server more
+    /// time to send larger jobs, a second for 4 MiB, so use the same value for the workers.
     #[cfg(feature = "defer")]
-    pub fn max_deferred_size(mut self, bytes: usize) -> Self {
-        self.max_deferred_size = bytes;
+    pub fn max_job_size(mut self, bytes: usize) -> Self {
+        self.max_job_size = bytes;
         self
     }
 
@@ -467,7 +467,7 @@ impl LockManagerBuilder {
             self.defaults.usable()?;
             server.fence_retention.get_or_insert(default);
             let mut store = postgres::store::Postgres::new(server, self.timeout);
-            store.fails_fast = !self.defaults.asks_lost;
+            store.fails_fast = !self.defaults.asks_down;
             return Ok(Store::of(store));
         }
         #[cfg(not(feature = "postgres"))]
@@ -487,7 +487,7 @@ impl LockManagerBuilder {
             servers.replicated.get_or_insert(ReplicaAcks::new(acks, timeout)?);
         }
         let mut redis = Redis::new(&servers, self.timeout, &self.defaults.prefix);
-        redis.fails_fast = !self.defaults.asks_lost;
+        redis.fails_fast = !self.defaults.asks_down;
         Ok(Store::of(redis))
     }
 
@@ -512,8 +512,7 @@ impl LockManagerBuilder {
 
     pub(crate) fn with(self, store: Store) -> LockManager {
         #[cfg(feature = "defer")]
-        let core =
-            Core::over(store, self.label, self.defaults, self.deferrer, self.max_deferred_size);
+        let core = Core::over(store, self.label, self.defaults, self.job_queue, self.max_job_size);
         #[cfg(not(feature = "defer"))]
         let core = Core::over(store, self.label, self.defaults);
         LockManager(Manager::new(core))

@@ -8,7 +8,7 @@ use crate::engine::core::Core;
 use crate::engine::current;
 use crate::engine::manager::Manager;
 #[cfg(feature = "defer")]
-use crate::jobs::deferrer::Deferrer;
+use crate::jobs::job_queue::JobQueue;
 use crate::store::handle::Store;
 use crate::store::memory::Memory;
 use crate::value::error::LockError;
@@ -225,20 +225,20 @@ impl LockManager {
         Self::builder().with(Store::of(Memory::disabled()))
     }
 
-    /// Returns the queue of deferred calls, to store calls, to inspect them, and to have dead
+    /// Returns the queue of jobs, to store jobs, to inspect them, and to have dead
     /// letters run again.
     ///
     /// ```no_run
     /// # use lockmacro_runtime::defer::JobState;
     /// # use lockmacro_runtime::{LockError, LockManager};
     /// # async fn inspect(locks: LockManager) -> Result<(), LockError> {
-    /// let dead = locks.deferrer().list("orders.audit".into(), JobState::Dead, 0, 100).await?;
+    /// let dead = locks.job_queue().list("orders.audit".into(), JobState::Dead, 0, 100).await?;
     /// println!("{} dead letters", dead.total);
     /// # Ok(()) }
     /// ```
     #[cfg(feature = "defer")]
-    pub fn deferrer(&self) -> Arc<dyn Deferrer> {
-        self.0.core.deferrer()
+    pub fn job_queue(&self) -> Arc<dyn JobQueue> {
+        self.0.core.job_queue()
     }
 
     /// The state that all locks of this manager share.

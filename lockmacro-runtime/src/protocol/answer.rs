@@ -21,10 +21,10 @@ pub(crate) enum Answer {
         queue: Queueing,
         earlier: Applied,
     },
-    /// The lock was granted, at least in part, and was lost before the caller had it. The engine
-    /// requests it again with another token, as a request with this one may still arrive. The inner
-    /// answer is for callers that have no time for that.
-    Lost(Box<Result<Answer, Failed>>),
+    /// A grant of the lock, or of a part of it, came too late: it ended before the caller had it.
+    /// The engine requests the lock again with another token, as a request with this one may still
+    /// arrive. The inner answer is for callers that have no time for that.
+    Stale(Box<Result<Answer, Failed>>),
 }
 
 /// Whether a refused caller was in the queue.
@@ -74,4 +74,4 @@ pub(crate) struct Failed {
 /// The future of a call to a store. Boxed: it takes kilobytes, which a future that waits for a
 /// lock, or holds it, must not carry. A trait object, as the type would be too deep for the
 /// compiler's default `recursion_limit` in a caller's program.
-pub(crate) type Asked<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub(crate) type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -24,20 +24,20 @@ use crate::sys::time::Moment;
 use crate::value::applied::Applied;
 use crate::value::fence::Fence;
 
-/// Most lost requests to one node that are remembered. When more are lost, and later ones were
-/// answered, the first of them will hardly arrive any more.
-const MAX_LOST: usize = 16;
+/// Most unanswered requests to one node that are remembered. When there are more, and later ones
+/// were answered, the first of them will hardly arrive any more.
+const MAX_UNANSWERED: usize = 16;
 
 /// The attempts of one acquisition at all nodes.
 #[derive(Debug, Default)]
 pub(crate) struct Attempts {
-    state: Mutex<State>,
-    /// A request has its answer, or was lost.
+    state: Mutex<AttemptsState>,
+    /// A request has its answer, or is given up.
     ended: Notify,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct AttemptsState {
     /// Number of the current token. The first one is 1.
     token: u64,
     /// When the current attempt began.
@@ -69,7 +69,7 @@ enum Status {
     InFlight,
     Granted,
     /// It will get no answer, and may arrive at any time, but hardly later than `ends`.
-    Lost {
+    Unanswered {
         /// Hash of its token.
         value: u64,
         ends: Moment,
@@ -87,7 +87,7 @@ pub(crate) enum Withheld {
     Doubtful,
 }
 
-/// A request in flight. Dropped without an answer, it is lost.
+/// A request in flight. Dropped without an answer, it is unanswered.
 #[derive(Debug)]
 pub(crate) struct InFlightRequest {
     attempts: Arc<Attempts>,
@@ -97,7 +97,7 @@ pub(crate) struct InFlightRequest {
     value: u64,
     ttl: Duration,
     /// An earlier request with the token may still arrive, whatever the answer to this one.
-    after_lost: bool,
+    after_unanswered: bool,
 }
 
 /// The withdrawal of tokens at one node.
@@ -143,7 +143,7 @@ impl Attempts {
     }
 
     /// Records that a request with a token of this hash and ttl is about to be sent to a node.
-    pub(crate) fn sends(
+    pub(crate) fn note_sent(
         self: &Arc<Self>,
         node: usize,
         token: u64,
@@ -159,13 +159,13 @@ impl Attempts {
         if theirs.clone().any(|(_, status)| status.is_doubtful()) {
             return Err(Withheld::Doubtful);
         }
-        let lost: Vec<_> = theirs.map(|(at, _)| *at).collect();
-        if lost.len() >= MAX_LOST {
-            state.tokens.remove(&lost[0]);
+        let unanswered: Vec<_> = theirs.map(|(at, _)| *at).collect();
+        if unanswered.len() >= MAX_UNANSWERED {
+            state.tokens.remove(&unanswered[0]);
         }
         state.tokens.insert((node, token), Status::InFlight);
         let attempts = Arc::clone(self);
-        Ok(InFlightRequest { attempts, node, token, value, ttl, after_lost: false })
+        Ok(InFlightRequest { attempts, node, token, value, ttl, after_unanswered: false })
     }
 
     /// Records that a node which has forgotten the current token is about to get it again. Returns
@@ -180,8 +180,15 @@ impl Attempts {
         let closed = state.closed;
         let status = state.tokens.get_mut(&(node, token));
         let status = status.filter(|status| !closed && **status != Status::InFlight)?;
-        let after_lost = mem::replace(status, Status::InFlight) != Status::Granted;
-        Some(InFlightRequest { attempts: Arc::clone(self), node, token, value, ttl, after_lost })
+        let after_unanswered = mem::replace(status, Status::InFlight) != Status::Granted;
+        Some(InFlightRequest {
+            attempts: Arc::clone(self),
+            node,
+            token,
+            value,
+            ttl,
+            after_unanswered,
+        })
     }
 
     /// Records the last fence of the grant, which a node that is repaired has to know.
@@ -209,15 +216,15 @@ impl Attempts {
     }
 
     /// The tokens up to `last` that a node may have, each with whether its request was answered or
-    /// lost. Any other request may arrive after a release that is sent now.
+    /// given up. Any other request may arrive after a release that is sent now.
     pub(crate) fn tokens_at(&self, node: usize, last: u64) -> Vec<(u64, bool)> {
         let state = self.state.lock();
         let theirs = state.tokens.range((node, 0)..=(node, last));
         theirs.map(|((_, token), status)| (*token, *status != Status::InFlight)).collect()
     }
 
-    /// Waits until every request to a node with a token up to `last` has its answer or was lost,
-    /// for `within` at most: the node may hang, or the runtime of the caller may not poll the
+    /// Waits until every request to a node with a token up to `last` has its answer or was given
+    /// up, for `within` at most: the node may hang, or the runtime of the caller may not poll the
     /// request.
     pub(crate) async fn requests_ended(&self, node: usize, last: u64, within: Duration) {
         let all_ended = || self.tokens_at(node, last).iter().all(|(_, ended)| *ended).then_some(());
@@ -245,7 +252,7 @@ impl Attempts {
         let tokens = &mut self.state.lock().tokens;
         match tokens.get_mut(&(node, token)) {
             Some(Status::Granted) => drop(tokens.remove(&(node, token))),
-            Some(Status::Lost { withdrawn, .. }) => *withdrawn = true,
+            Some(Status::Unanswered { withdrawn, .. }) => *withdrawn = true,
             Some(Status::InFlight) | None => {}
         }
     }
@@ -254,7 +261,7 @@ impl Attempts {
     /// marked to be withdrawn again.
     pub(crate) fn recognises(&self, node: usize, held: u64) -> bool {
         for (at, status) in &mut self.state.lock().tokens {
-            if let Status::Lost { value, withdrawn, .. } = status
+            if let Status::Unanswered { value, withdrawn, .. } = status
                 && (at.0, *value) == (node, held)
             {
                 *withdrawn = false;
@@ -279,27 +286,27 @@ impl Attempts {
 impl Status {
     /// Whether the node may have the token, as far as it has answered.
     fn is_doubtful(&self) -> bool {
-        !matches!(self, Self::Lost { withdrawn: true, .. })
+        !matches!(self, Self::Unanswered { withdrawn: true, .. })
     }
 
-    /// Whether the request was lost so long ago that it is forgotten.
+    /// Whether the request was given up so long ago that it is forgotten.
     fn is_over(&self, now: Moment) -> bool {
-        matches!(self, Self::Lost { withdrawn: true, ends, .. } if *ends <= now)
+        matches!(self, Self::Unanswered { withdrawn: true, ends, .. } if *ends <= now)
     }
 }
 
 impl InFlightRequest {
-    /// Records whether the node has the token. Without that knowledge the request is lost.
+    /// Records whether the node has the token. Without that knowledge the request is unanswered.
     pub(crate) fn answered(self, applied: Applied) {
         match applied {
-            _ if self.after_lost => drop(self),
-            Applied::No => self.ends(|| None),
-            Applied::Yes => self.ends(|| Some(Status::Granted)),
+            _ if self.after_unanswered => drop(self),
+            Applied::No => self.end(|| None),
+            Applied::Yes => self.end(|| Some(Status::Granted)),
             Applied::Unknown => drop(self),
         }
     }
 
-    fn ends(&self, status: impl FnOnce() -> Option<Status>) {
+    fn end(&self, status: impl FnOnce() -> Option<Status>) {
         let mut state = self.attempts.state.lock();
         if let Entry::Occupied(mut asked) = state.tokens.entry((self.node, self.token))
             && *asked.get() == Status::InFlight
@@ -317,9 +324,9 @@ impl InFlightRequest {
 impl Drop for InFlightRequest {
     fn drop(&mut self) {
         // Without effect once the request was answered.
-        self.ends(|| {
+        self.end(|| {
             let ends = Moment::now().after(self.ttl);
-            Some(Status::Lost { value: self.value, ends, withdrawn: false })
+            Some(Status::Unanswered { value: self.value, ends, withdrawn: false })
         });
     }
 }
@@ -349,12 +356,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_release_waits_for_requests_in_flight_and_none_is_sent_after_it() {
         let (attempts, sent) = begun();
-        let request = attempts.sends(2, 1, sent).unwrap();
+        let request = attempts.note_sent(2, 1, sent).unwrap();
         attempts.close();
         attempts.requests_ended(1, 1, SOON).await;
         let mut ended = Box::pin(attempts.requests_ended(2, 1, SOON));
         assert!(futures::poll!(&mut ended).is_pending());
-        assert_eq!(attempts.sends(0, 1, sent).unwrap_err(), Withheld::Late);
+        assert_eq!(attempts.note_sent(0, 1, sent).unwrap_err(), Withheld::Late);
         request.answered(Applied::Yes);
         ended.await;
         assert_eq!(
@@ -366,7 +373,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_request_that_is_not_polled_delays_a_release_only_for_a_while() {
         let (attempts, sent) = begun();
-        let _request = attempts.sends(0, 1, sent).unwrap();
+        let _request = attempts.note_sent(0, 1, sent).unwrap();
         attempts.requests_ended(0, 1, SOON).await;
         assert_eq!(attempts.tokens_at(0, attempts.token()), [(1, false)]);
     }
@@ -374,25 +381,25 @@ mod tests {
     #[test]
     fn a_node_that_has_refused_has_no_token() {
         let (attempts, sent) = begun();
-        attempts.sends(0, 1, sent).unwrap().answered(Applied::No);
+        attempts.note_sent(0, 1, sent).unwrap().answered(Applied::No);
         assert!(attempts.is_clear() && attempts.holders().is_empty());
     }
 
     #[test]
     fn a_node_gets_no_request_before_it_has_answered_that_the_last_token_is_gone() {
         let (attempts, sent) = begun();
-        attempts.sends(0, 1, sent).unwrap().answered(Applied::Yes);
+        attempts.note_sent(0, 1, sent).unwrap().answered(Applied::Yes);
         assert_eq!((attempts.holders(), attempts.begin()), (vec![0], 2));
         assert_eq!((attempts.holders(), attempts.nodes()), (vec![], vec![0]));
-        assert_eq!(attempts.sends(0, 2, sent).unwrap_err(), Withheld::Doubtful);
+        assert_eq!(attempts.note_sent(0, 2, sent).unwrap_err(), Withheld::Doubtful);
         attempts.gone(0, 1);
-        assert!(attempts.is_clear() && attempts.sends(0, 2, sent).is_ok());
+        assert!(attempts.is_clear() && attempts.note_sent(0, 2, sent).is_ok());
     }
 
     #[test]
     fn a_withdrawal_does_not_end_a_request_in_flight() {
         let (attempts, sent) = begun();
-        let request = attempts.sends(0, 1, sent).unwrap();
+        let request = attempts.note_sent(0, 1, sent).unwrap();
         attempts.gone(0, 1);
         request.answered(Applied::Yes);
         assert_eq!(attempts.tokens_at(0, attempts.token()), [(1, true)]);
@@ -401,14 +408,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_withdrawal_leaves_the_token_of_a_later_attempt() {
         let (attempts, sent) = begun();
-        let first = attempts.sends(0, 1, sent).unwrap();
+        let first = attempts.note_sent(0, 1, sent).unwrap();
         attempts.close();
         let withdrawal = attempts.withdraws().pop().unwrap();
         assert!(attempts.withdraws().is_empty(), "it is in progress");
         // The node has refused the first token, and grants the second.
         first.answered(Applied::No);
         assert_eq!(attempts.begin(), 2);
-        let second = attempts.sends(0, 2, sent).unwrap();
+        let second = attempts.note_sent(0, 2, sent).unwrap();
         // The withdrawal does not wait for the second token.
         assert!(
             futures::poll!(Box::pin(attempts.requests_ended(0, withdrawal.last, SOON))).is_ready()
@@ -421,28 +428,30 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_request_is_remembered_until_its_ttl_is_over() {
+    fn an_unanswered_request_is_remembered_until_its_ttl_is_over() {
         let (attempts, sent) = begun();
-        drop(attempts.sends(0, 1, sent));
+        drop(attempts.note_sent(0, 1, sent));
         assert!(attempts.is_doubtful());
         attempts.gone(0, 1);
         // The request may still arrive. A new attempt does not wait for that.
         assert!(!attempts.is_doubtful() && !attempts.is_clear());
         attempts.begin();
-        attempts.sends(0, 2, sent).unwrap().answered(Applied::No);
+        attempts.note_sent(0, 2, sent).unwrap().answered(Applied::No);
         let held = sent.0;
         assert!(!attempts.recognises(1, held) && !attempts.recognises(0, held ^ 1));
         assert!(attempts.recognises(0, held) && attempts.is_doubtful());
         attempts.gone(0, 1);
-        let (_, lost) = attempts.state.lock().tokens.pop_last().unwrap();
-        assert!(!lost.is_over(Moment::now()) && lost.is_over(Moment::now().after(SOON)));
+        let (_, unanswered) = attempts.state.lock().tokens.pop_last().unwrap();
+        assert!(
+            !unanswered.is_over(Moment::now()) && unanswered.is_over(Moment::now().after(SOON))
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_release_waits_for_a_repair_and_none_is_sent_after_it() {
         let (attempts, sent) = begun();
         assert!(attempts.repairs(0, sent).is_none(), "it was never asked");
-        attempts.sends(0, 1, sent).unwrap().answered(Applied::Yes);
+        attempts.note_sent(0, 1, sent).unwrap().answered(Applied::Yes);
         let repair = attempts.repairs(0, sent).unwrap();
         assert!(attempts.repairs(0, sent).is_none(), "one is in flight");
         attempts.close();
@@ -456,26 +465,26 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_request_may_still_arrive_after_a_repair_was_answered() {
+    fn an_unanswered_request_may_still_arrive_after_a_repair_was_answered() {
         let (attempts, sent) = begun();
-        drop(attempts.sends(0, 1, sent));
+        drop(attempts.note_sent(0, 1, sent));
         attempts.repairs(0, sent).unwrap().answered(Applied::Yes);
         attempts.gone(0, 1);
         assert!(!attempts.is_doubtful() && !attempts.is_clear());
     }
 
     #[test]
-    fn of_too_many_lost_requests_the_first_is_forgotten() {
+    fn of_too_many_unanswered_requests_the_first_is_forgotten() {
         let (attempts, sent) = begun();
-        drop(attempts.sends(1, 1, sent).unwrap());
+        drop(attempts.note_sent(1, 1, sent).unwrap());
         attempts.gone(1, 1);
-        for token in 1..=3 * MAX_LOST as u64 {
-            drop(attempts.sends(0, token, sent).unwrap());
+        for token in 1..=3 * MAX_UNANSWERED as u64 {
+            drop(attempts.note_sent(0, token, sent).unwrap());
             attempts.gone(0, token);
             attempts.begin();
         }
         let tokens = attempts.tokens_at(0, attempts.token()).into_iter().map(|(token, _)| token);
-        assert!(tokens.eq(2 * MAX_LOST as u64 + 1..=3 * MAX_LOST as u64));
+        assert!(tokens.eq(2 * MAX_UNANSWERED as u64 + 1..=3 * MAX_UNANSWERED as u64));
         assert_eq!(attempts.tokens_at(1, attempts.token()), [(1, true)]);
     }
 }

@@ -68,14 +68,14 @@ struct Rare {
     /// The attempts at the nodes of a Redlock, one for each key.
     all_attempts: OnceLock<Box<[Arc<Attempts>]>>,
     /// Receives the answers of the store while the request waits.
-    witness: Option<Arc<dyn Witness>>,
+    events: Option<Arc<dyn RequestEvents>>,
     /// The name of the last holder that a request outside of a queue waited for, with the feature
     /// `metrics`.
     behind: Mutex<Option<Cow<'static, str>>>,
 }
 
 /// Receives the answers to a request that waits, before its last one.
-pub(crate) trait Witness: fmt::Debug + Send + Sync {
+pub(crate) trait RequestEvents: fmt::Debug + Send + Sync {
     /// Another holder has the lock, and this number of waiters is before the caller.
     fn contended(&self, _: &Holder, _rank: u32) {}
 
@@ -99,7 +99,7 @@ pub(crate) trait Witness: fmt::Debug + Send + Sync {
 }
 
 /// For a request that nobody watches.
-impl Witness for () {}
+impl RequestEvents for () {}
 
 impl Request {
     pub(crate) fn new(key: LockKey, token: Token, ttl: Duration) -> Self {
@@ -216,11 +216,15 @@ impl Request {
     /// A request for a token of the queue, by which all of its waiters wait together, for a lock of
     /// `longest`. `None` if the token is one by which a caller has asked, and was released
     /// meanwhile.
-    pub(crate) fn of_waiters(&self, longest: Duration, witness: Arc<dyn Witness>) -> Option<Self> {
+    pub(crate) fn of_waiters(
+        &self,
+        longest: Duration,
+        events: Arc<dyn RequestEvents>,
+    ) -> Option<Self> {
         let mut request = if self.is_of_queue { self.copy() } else { self.take_over()? };
         request.ttl = request.ttl.min(longest);
         let mut rare = request.rare.take().unwrap_or_default();
-        rare.witness = Some(witness);
+        rare.events = Some(events);
         request.rare = OnceLock::from(rare);
         Some(request)
     }
@@ -275,7 +279,7 @@ impl Request {
 
     /// Whether the grant has to come with a fence, as is known now.
     pub(crate) fn is_fenced(&self) -> bool {
-        self.fenced || self.witness().is_fenced()
+        self.fenced || self.events().is_fenced()
     }
 
     /// How long the server keeps the lock that was just granted for `ttl`, without another command.
@@ -327,19 +331,19 @@ impl Request {
 
     /// What became of earlier requests with this token, when this one begins to wait.
     pub(crate) fn applied_before(&self) -> Applied {
-        let is_taken_up = self.rare.get().is_some_and(|rare| rare.witness.is_some());
+        let is_taken_up = self.rare.get().is_some_and(|rare| rare.events.is_some());
         if is_taken_up { self.applied() } else { Applied::No }
     }
 
     /// The receiver of the answers while it waits.
-    pub(crate) fn witness(&self) -> &dyn Witness {
-        self.rare.get().and_then(|rare| rare.witness.as_deref()).unwrap_or(&())
+    pub(crate) fn events(&self) -> &dyn RequestEvents {
+        self.rare.get().and_then(|rare| rare.events.as_deref()).unwrap_or(&())
     }
 
     /// It waits: another holder has the lock, and this number of waiters is before it.
     pub(crate) fn contended(&self, holder: &Holder, rank: u32) {
-        match self.rare.get().and_then(|rare| rare.witness.as_deref()) {
-            Some(witness) => witness.contended(holder, rank),
+        match self.rare.get().and_then(|rare| rare.events.as_deref()) {
+            Some(events) => events.contended(holder, rank),
             None => self.note_holder(holder),
         }
     }

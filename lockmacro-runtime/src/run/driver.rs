@@ -17,7 +17,7 @@ use crate::engine::acquire::reentry::Scope;
 use crate::engine::acquire::spec::LockSpec;
 #[cfg(feature = "test-util")]
 use crate::run::waits::polled;
-use crate::run_policy::{Ended, Returnable};
+use crate::run_policy::{BodyEnd, Returnable};
 use crate::value::error::LockError;
 use crate::value::loss::{Lost, OnLost};
 
@@ -42,7 +42,7 @@ pin_project! {
     #[must_use = "futures do nothing unless polled"]
     pub(crate) enum Run<B: Future, P> {
         Body { #[pin] body: B, driver: Driver, policy: P },
-        Value { value: Option<B::Output>, release: BoxFuture<'static, Ended>, policy: P },
+        Value { value: Option<B::Output>, release: BoxFuture<'static, BodyEnd>, policy: P },
         Over,
     }
 }
@@ -110,7 +110,7 @@ impl Start {
     fn driver(self, errors: Errors) -> Driver {
         match self {
             Start::Lock(spec) => Driver::Acquiring(acquire(spec, false, errors), errors),
-            Start::Guard(guard) => Driver::Running(Running::new(guard, errors)),
+            Start::Guard(guard) => Driver::RunningBody(RunningBody::new(guard, errors)),
         }
     }
 
@@ -127,12 +127,12 @@ impl Start {
         R::conclude(policy, ended, value)
     }
 
-    fn block_on(self, errors: Errors, body: &mut dyn FnMut()) -> Ended {
+    fn block_on(self, errors: Errors, body: &mut dyn FnMut()) -> BodyEnd {
         let guard = match self {
             Start::Lock(spec) => acquire_blocking(spec, false, errors)?,
             Start::Guard(guard) => guard,
         };
-        Running::new(guard, errors).block_on(body)
+        RunningBody::new(guard, errors).block_on(body)
     }
 }
 
@@ -140,11 +140,11 @@ impl Start {
 /// locked functions contains all of them.
 pub(crate) enum Driver {
     Acquiring(Acquiring, Errors),
-    Running(Running),
+    RunningBody(RunningBody),
 }
 
 /// A body under its lock.
-pub(crate) struct Running {
+pub(crate) struct RunningBody {
     /// Dropped before the guard, which releases the lock.
     lost: Option<BoxFuture<'static, Lost>>,
     scope: Scope,
@@ -159,25 +159,25 @@ impl Driver {
     fn poll_body(&mut self, cx: &mut Context<'_>, body: &mut PollBody<'_>) -> Poll<Finished> {
         loop {
             match self {
-                Driver::Running(running) => return running.poll(cx, body),
+                Driver::RunningBody(running) => return running.poll(cx, body),
                 Driver::Acquiring(acquire, errors) => {
                     let acquired = task::ready!(Pin::new(acquire).poll(cx))?;
-                    *self = Driver::Running(Running::new(acquired, *errors));
+                    *self = Driver::RunningBody(RunningBody::new(acquired, *errors));
                 }
             }
         }
     }
 
     /// Releases the lock, if it was acquired.
-    fn release(self, finished: Finished) -> BoxFuture<'static, Ended> {
+    fn release(self, finished: Finished) -> BoxFuture<'static, BodyEnd> {
         match self {
-            Driver::Running(running) => running.release(finished).boxed(),
+            Driver::RunningBody(running) => running.release(finished).boxed(),
             Driver::Acquiring(..) => ready(finished.map(|()| None)).boxed(),
         }
     }
 }
 
-impl Running {
+impl RunningBody {
     pub(super) fn new(guard: Acquired, errors: Errors) -> Self {
         let scope = Scope::inside(Arc::clone(&guard.held));
         Self { lost: None, scope, guard, errors, is_begun: false }
@@ -188,7 +188,7 @@ impl Running {
         let stops = !self.is_begun || self.guard.on_lost == OnLost::Cancel;
         // The lease is checked before every poll: after a pause of the process this comes first.
         if stops {
-            self.guard.held.remaining()?;
+            self.guard.held.check_lease()?;
         }
         let _begins = !mem::replace(&mut self.is_begun, true);
         #[cfg(feature = "test-util")]
@@ -207,9 +207,9 @@ impl Running {
         lost.as_mut().poll(cx).map(|lost| Err(lost.into()))
     }
 
-    pub(super) async fn release(self, finished: Finished) -> Ended {
+    pub(super) async fn release(self, finished: Finished) -> BodyEnd {
         let Acquired { held, releases_in_background, joined, .. } = &self.guard;
-        let lost = held.remaining().err();
+        let lost = held.check_lease().err();
         if *releases_in_background && !joined {
             held.release_in_background().await;
         } else if !joined {
@@ -218,11 +218,11 @@ impl Running {
         self.ended(finished, lost)
     }
 
-    fn block_on(self, body: &mut dyn FnMut()) -> Ended {
+    fn block_on(self, body: &mut dyn FnMut()) -> BodyEnd {
         let Acquired { held, releases_in_background, joined, .. } = &self.guard;
         // The last check before the body, which cannot be stopped later.
-        let finished = held.remaining().map(|_| self.scope.enter(body)).map_err(LockError::from);
-        let lost = held.remaining().err();
+        let finished = held.check_lease().map(|_| self.scope.enter(body)).map_err(LockError::from);
+        let lost = held.check_lease().err();
         // In the background it is released when the guard is dropped.
         if !joined && !releases_in_background {
             held.report_release(held.release_blocking(), lost.as_ref());
@@ -230,7 +230,7 @@ impl Running {
         self.ended(finished, lost)
     }
 
-    fn ended(&self, finished: Finished, lost: Option<Lost>) -> Ended {
+    fn ended(&self, finished: Finished, lost: Option<Lost>) -> BodyEnd {
         let ended = finished.map(|()| lost.filter(|_| self.guard.on_lost != OnLost::Finish));
         let error = match (&ended, self.errors) {
             (Err(error), Errors::Reported | Errors::ReportedUnlessLate) => Some(error.clone()),

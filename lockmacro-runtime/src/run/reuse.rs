@@ -20,7 +20,7 @@ use crate::engine::manager::Manager;
 use crate::engine::queue::shared_queue::SharedQueue;
 use crate::guard::LockGuard;
 use crate::lock::Lock;
-use crate::run::driver::Running;
+use crate::run::driver::RunningBody;
 use crate::run_policy::Returnable;
 use crate::store::backend::ValueOf;
 use crate::sys::random::random_name;
@@ -242,7 +242,7 @@ impl<P> ReusingLock<P> {
                 reuse.keep(&lock.held, &place, value).await;
             }
             // An error was logged.
-            let _ = Running::new(lock, Errors::Carried).release(Ok(())).await;
+            let _ = RunningBody::new(lock, Errors::Carried).release(Ok(())).await;
             ended
         }
     }

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 #[cfg(feature = "defer")]
-use crate::jobs::deferrer::Deferrer;
-use crate::protocol::answer::{Answer, Asked, Failed, Released};
+use crate::jobs::job_queue::JobQueue;
+use crate::protocol::answer::{Answer, Failed, Released, StoreFuture};
 use crate::protocol::request::Request;
 use crate::protocol::shutdown::Shutdown;
 #[cfg(feature = "inspect")]
 use crate::store::inspection::Inspection;
-use crate::store::waiters::AbandonedToken;
+use crate::store::subscriptions::AbandonedToken;
 use crate::sys::time::Instant;
 use crate::value::error::LockError;
 use crate::value::fence::{Fence, FenceCheck};
@@ -22,7 +22,7 @@ use crate::value::key::LockKey;
 
 /// How long a request is repeated.
 #[derive(Debug, Clone)]
-pub(crate) enum Patience {
+pub(crate) enum Wait {
     /// The caller does not wait for the lock. A failing server is asked again until then, or within
     /// the manager's timeout.
     AtOnce(Option<Instant>),
@@ -32,7 +32,7 @@ pub(crate) enum Patience {
 
 /// How a lock is renewed.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Renewing {
+pub(crate) enum RenewKind {
     /// With replication it fails unless replicas have acknowledged the renewal. Failed calls are
     /// repeated for no longer than `within`; what is `left` of the lease says how urgent it is.
     Acknowledged {
@@ -94,7 +94,7 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
     fn apart(&self) -> Arc<dyn Backend>;
 
     /// Checks that the servers answer, and that the user has the rights that locks need.
-    fn ready(&self) -> Asked<'_, Result<(), LockError>> {
+    fn ready(&self) -> StoreFuture<'_, Result<(), LockError>> {
         Box::pin(ready(Ok(())))
     }
 
@@ -104,12 +104,12 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
     fn ask(
         self: Arc<Self>,
         request: Arc<Request>,
-        patience: Patience,
-    ) -> Asked<'static, Result<Answer, Failed>>;
+        wait: Wait,
+    ) -> StoreFuture<'static, Result<Answer, Failed>>;
 
     /// Removes the token, or keeps the key for the rest of the request's `min_hold`. Returns
     /// whether the lock was held; of several keys, whether all were.
-    fn release<'a>(&'a self, request: &'a Request) -> Asked<'a, Result<Released, LockError>>;
+    fn release<'a>(&'a self, request: &'a Request) -> StoreFuture<'a, Result<Released, LockError>>;
 
     /// Restarts the lock's ttl, and never shortens it. Returns whether the token still held the
     /// lock; of several keys, all of them. Never acquires the lock.
@@ -117,12 +117,12 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
         &'a self,
         request: &'a Request,
         ttl: Duration,
-        how: Renewing,
-    ) -> Asked<'a, Result<bool, LockError>>;
+        how: RenewKind,
+    ) -> StoreFuture<'a, Result<bool, LockError>>;
 
     /// The value that a holder of the key has kept under a name, if its time is not over.
     #[cfg(feature = "reuse")]
-    fn kept<'a>(&'a self, _: ValueOf<'a>) -> Asked<'a, Result<Option<KeptText>, LockError>> {
+    fn kept<'a>(&'a self, _: ValueOf<'a>) -> StoreFuture<'a, Result<Option<KeptText>, LockError>> {
         let detail = "this store keeps no values: use one Redis server, a cluster or PostgreSQL";
         Box::pin(ready(Err(LockError::invalid("reuse", detail))))
     }
@@ -137,7 +137,7 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
         _of: ValueOf<'a>,
         _value: &'a str,
         _time: Duration,
-    ) -> Asked<'a, Result<bool, LockError>> {
+    ) -> StoreFuture<'a, Result<bool, LockError>> {
         Box::pin(ready(Ok(false)))
     }
 
@@ -153,7 +153,7 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
     }
 
     /// Whether no lock is ever busy.
-    fn excludes_nobody(&self) -> bool {
+    fn is_never_busy(&self) -> bool {
         false
     }
 
@@ -162,9 +162,9 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
         false
     }
 
-    /// The queue of deferred calls, each with arguments of at most `max_size` bytes.
+    /// The queue of jobs, each with arguments of at most `max_size` bytes.
     #[cfg(feature = "defer")]
-    fn deferrer(self: Arc<Self>, max_size: usize) -> Arc<dyn Deferrer>;
+    fn job_queue(self: Arc<Self>, max_size: usize) -> Arc<dyn JobQueue>;
 
     /// The locks as they are seen from outside, where that is possible.
     #[cfg(feature = "inspect")]
@@ -175,7 +175,7 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
     /// Asks the servers about themselves, and checks the rights of the user, on the key if one is
     /// given.
     #[cfg(feature = "inspect")]
-    fn servers<'a>(&'a self, _: Option<&'a LockKey>) -> Asked<'a, Vec<InspectedServer>> {
+    fn servers<'a>(&'a self, _: Option<&'a LockKey>) -> StoreFuture<'a, Vec<InspectedServer>> {
         Box::pin(ready(Vec::new()))
     }
 
@@ -210,14 +210,14 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Whether a server of the request's keys is lost, so that it grants nothing. Never true of a
+    /// Whether a server of the request's keys is down, so that it grants nothing. Never true of a
     /// Redlock, where a majority is enough.
-    fn is_lost(&self, _: &Request) -> bool {
+    fn is_down(&self, _: &Request) -> bool {
         false
     }
 
     /// Whether to log a call that failed because of the servers at WARN: not while a server is
-    /// lost, because that loss was logged.
+    /// down, because that was logged.
     fn is_news(&self) -> bool {
         true
     }
@@ -242,7 +242,7 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
     fn alarm(&self) {}
 
     /// Checks that the server is still the same.
-    fn check(&self) -> Asked<'_, ()> {
+    fn check(&self) -> StoreFuture<'_, ()> {
         Box::pin(async {})
     }
 

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use crate::protocol::answer::{Answer, Asked, Failed, Released};
+use crate::protocol::answer::{Answer, Failed, Released, StoreFuture};
 use crate::protocol::request::Request;
 use crate::protocol::shutdown::Shutdown;
-use crate::store::backend::{Backend, Patience, Renewing};
+use crate::store::backend::{Backend, RenewKind, Wait};
 use crate::store::join::held_all;
 use crate::sys::time::Moment;
 use crate::value::applied::Applied;
@@ -56,34 +56,34 @@ impl Store {
     /// or none. Idempotent for a token. The future borrows nothing, so that its caller can store
     /// it. When it is dropped, the token may have been written, and may be in a queue.
     ///
-    /// The lock counts as lost, and nothing is sent, if a release of the token was sent before.
+    /// The grant counts as stale, and nothing is sent, if a release of the token was sent before.
     pub(crate) fn acquire(
         &self,
         request: &Arc<Request>,
         shutdown: &Arc<Shutdown>,
-    ) -> Asked<'static, Result<Answer, Failed>> {
+    ) -> StoreFuture<'static, Result<Answer, Failed>> {
         if request.was_released() {
             let detail = "the lock was released before its caller had it";
             let error = LockError::because(Unavailability::Local, detail);
             let failed = Failed { error, applied: Applied::Unknown };
-            return Box::pin(ready(Ok(Answer::Lost(Box::new(Err(failed))))));
+            return Box::pin(ready(Ok(Answer::Stale(Box::new(Err(failed))))));
         }
         let until = request.until.filter(|_| request.waits());
-        let patience = until.map_or(Patience::AtOnce(None), |until| {
-            Patience::Waits(until.since(Moment::now()), Arc::clone(shutdown))
+        let wait = until.map_or(Wait::AtOnce(None), |until| {
+            Wait::Waits(until.since(Moment::now()), Arc::clone(shutdown))
         });
         let is_single = request.several().is_empty();
         // The common case needs one box only.
         if is_single && !self.backend.is_replicated() {
-            return self.ask(Arc::clone(request), patience);
+            return self.ask(Arc::clone(request), wait);
         }
         let store = self.clone();
         let request = Arc::clone(request);
         Box::pin(async move {
             let asked = if is_single {
-                store.ask(Arc::clone(&request), patience)
+                store.ask(Arc::clone(&request), wait)
             } else {
-                store.take_one_by_one(&request, patience)
+                store.take_one_by_one(&request, wait)
             };
             match asked.await {
                 Ok(Answer::Granted(grant)) if store.backend.is_replicated() => {
@@ -98,9 +98,9 @@ impl Store {
     pub(super) fn ask(
         &self,
         request: Arc<Request>,
-        patience: Patience,
-    ) -> Asked<'static, Result<Answer, Failed>> {
-        Arc::clone(&self.backend).ask(request, patience)
+        wait: Wait,
+    ) -> StoreFuture<'static, Result<Answer, Failed>> {
+        Arc::clone(&self.backend).ask(request, wait)
     }
 
     /// Removes the token, or keeps the key for the rest of the request's `min_hold`. Returns
@@ -109,7 +109,7 @@ impl Store {
     pub(crate) fn release<'a>(
         &'a self,
         request: &'a Request,
-    ) -> Asked<'a, Result<Released, LockError>> {
+    ) -> StoreFuture<'a, Result<Released, LockError>> {
         if !request.note_released() {
             return Box::pin(ready(Ok(Released::Unconfirmed)));
         }
@@ -126,8 +126,8 @@ impl Store {
         &'a self,
         request: &'a Request,
         ttl: Duration,
-        how: Renewing,
-    ) -> Asked<'a, Result<bool, LockError>> {
+        how: RenewKind,
+    ) -> StoreFuture<'a, Result<bool, LockError>> {
         if !self.is_in_parts(request) {
             return self.backend.renew(request, ttl, how);
         }
@@ -165,9 +165,9 @@ impl Store {
         all.into_iter().try_fold(Released::Held, |found, part| Ok(found.max(part?)))
     }
 
-    /// The queue of deferred calls: see [`Backend::deferrer`].
+    /// The queue of jobs: see [`Backend::job_queue`].
     #[cfg(feature = "defer")]
-    pub(crate) fn deferrer(&self, max_size: usize) -> Arc<dyn crate::jobs::deferrer::Deferrer> {
-        Arc::clone(&self.backend).deferrer(max_size)
+    pub(crate) fn job_queue(&self, max_size: usize) -> Arc<dyn crate::jobs::job_queue::JobQueue> {
+        Arc::clone(&self.backend).job_queue(max_size)
     }
 }

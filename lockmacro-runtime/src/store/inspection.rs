@@ -1,6 +1,6 @@
 //! The trait of a store whose locks can be inspected from outside.
 
-use crate::protocol::answer::Asked;
+use crate::protocol::answer::StoreFuture;
 use crate::value::error::LockError;
 use crate::value::holder::Holder;
 use crate::value::inspection::{HeldLock, Listing, QueuedWaiter};
@@ -14,26 +14,29 @@ pub(crate) trait Inspection: Send + Sync {
         pattern: &'a str,
         foreign: bool,
         limit: usize,
-    ) -> Asked<'a, Result<Listing<HeldLock>, LockError>>;
+    ) -> StoreFuture<'a, Result<Listing<HeldLock>, LockError>>;
 
     /// The lock on one key.
-    fn holder<'a>(&'a self, key: &'a LockKey) -> Asked<'a, Result<Option<HeldLock>, LockError>>;
+    fn holder<'a>(
+        &'a self,
+        key: &'a LockKey,
+    ) -> StoreFuture<'a, Result<Option<HeldLock>, LockError>>;
 
     /// The holders of a key, those first whose leases end first, or that came first.
     fn holders<'a>(
         &'a self,
         key: &'a LockKey,
         limit: usize,
-    ) -> Asked<'a, Result<Listing<Holder>, LockError>>;
+    ) -> StoreFuture<'a, Result<Listing<Holder>, LockError>>;
 
     /// The first waiters in the queue of a key.
     fn queue<'a>(
         &'a self,
         key: &'a LockKey,
         limit: usize,
-    ) -> Asked<'a, Result<Listing<QueuedWaiter>, LockError>>;
+    ) -> StoreFuture<'a, Result<Listing<QueuedWaiter>, LockError>>;
 
-    /// The functions that have deferred calls.
+    /// The functions that have jobs.
     #[cfg(feature = "defer")]
-    fn functions(&self, limit: usize) -> Asked<'_, Result<Listing<String>, LockError>>;
+    fn functions(&self, limit: usize) -> StoreFuture<'_, Result<Listing<String>, LockError>>;
 }

@@ -2,12 +2,12 @@
 
 use futures_util::future::join_all;
 
-use crate::protocol::answer::Asked;
+use crate::protocol::answer::StoreFuture;
 use crate::value::error::LockError;
 
 /// Whether all answers say that the lock is held.
 pub(crate) async fn held_all<'a>(
-    asked: impl Iterator<Item = Asked<'a, Result<bool, LockError>>>,
+    asked: impl Iterator<Item = StoreFuture<'a, Result<bool, LockError>>>,
 ) -> Result<bool, LockError> {
     let parts = join_all(asked).await;
     // One loss is enough, even if another answer is an error.

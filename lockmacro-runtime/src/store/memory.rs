@@ -9,24 +9,24 @@ use std::time::{Duration, SystemTime};
 use tokio::time::timeout_at;
 
 #[cfg(feature = "defer")]
-use crate::jobs::deferrer::Deferrer;
+use crate::jobs::job_queue::JobQueue;
 #[cfg(feature = "defer")]
 use crate::jobs::memory::MemoryJobs;
-use crate::protocol::answer::{Answer, Asked, Failed, Grant, Queueing, Released};
+use crate::protocol::answer::{Answer, Failed, Grant, Queueing, Released, StoreFuture};
 use crate::protocol::request::Request;
 use crate::protocol::shutdown::Shutdown;
-use crate::store::backend::{Backend, Patience, Renewing};
+use crate::store::backend::{Backend, RenewKind, Wait};
 #[cfg(feature = "reuse")]
 use crate::store::backend::{KeptText, ValueOf};
+use crate::store::subscriptions::Subscriptions;
 use crate::store::tick::tick;
-use crate::store::waiters::Waiters;
 use crate::sys::random::{self, HashMap};
 use crate::sys::sync::Mutex;
 use crate::sys::time::{Instant, Moment, wall_clock};
 use crate::value::applied::Applied;
 use crate::value::error::{LockError, Unavailability};
 use crate::value::fence::{Fence, FenceBlock};
-use crate::value::holder;
+use crate::value::holder::Holder;
 use crate::value::key::LockKey;
 use crate::value::limits::{CONFIRM_WINDOW, QUEUE_MAX};
 use crate::value::mode::Mode;
@@ -40,8 +40,8 @@ const SWEEP_FROM: usize = 64;
 
 #[derive(Clone)]
 pub(crate) struct Memory {
-    table: Arc<Mutex<Table>>,
-    waiters: Arc<Waiters>,
+    table: Arc<Mutex<LockTable>>,
+    subscriptions: Arc<Subscriptions>,
     /// Whether every lock is granted.
     is_disabled: bool,
     #[cfg(feature = "defer")]
@@ -51,10 +51,10 @@ pub(crate) struct Memory {
 /// The held locks, the queues of their waiters, and the fences. No code under its mutex can panic
 /// and leave it half changed.
 #[derive(Debug, Default)]
-struct Table {
+struct LockTable {
     /// The holders of each key: an exclusive one, or those that share it, in the order in which
     /// they came. No key has an empty list.
-    held: HashMap<String, Vec<Holder>>,
+    held: HashMap<String, Vec<MemoryHolder>>,
     /// The waiters of each key, the first one first. No key has an empty queue.
     queues: HashMap<String, VecDeque<MemoryWaiter>>,
     /// The value that a holder of a key has kept under a name, and its end.
@@ -69,7 +69,7 @@ struct Table {
 }
 
 #[derive(Debug)]
-struct Holder {
+struct MemoryHolder {
     token: Token,
     expires: Moment,
     is_exclusive: bool,
@@ -88,7 +88,7 @@ impl Memory {
     pub(crate) fn new() -> Self {
         Self {
             table: Arc::default(),
-            waiters: Arc::default(),
+            subscriptions: Arc::default(),
             is_disabled: false,
             #[cfg(feature = "defer")]
             jobs: MemoryJobs::new(),
@@ -111,13 +111,13 @@ impl Memory {
         wait: Duration,
         shutdown: &Shutdown,
     ) -> Result<Answer, Failed> {
-        let waiter = self.waiters.join(0, 0);
+        let subscription = self.subscriptions.join(0, 0);
         let until = Instant::now().checked_add(wait);
         loop {
             // A shutdown alarms the waiter.
             shutdown.check()?;
             let over = until.is_some_and(|until| until <= Instant::now());
-            let answer = self.ask(request, Some(waiter.number()))?;
+            let answer = self.ask(request, Some(subscription.number()))?;
             // No request is in flight: if the caller drops this future, one release is enough.
             request.set_applied(Applied::Yes);
             let Answer::Contended { holder, queue: Queueing::Left(rank), .. } = &answer else {
@@ -132,7 +132,7 @@ impl Memory {
             // Keeps the future small while it waits.
             drop(answer);
             // Whatever the signal is: the next request finds the lock that was handed off.
-            let _ = timeout_at(pause, waiter.signal()).await;
+            let _ = timeout_at(pause, subscription.signal()).await;
         }
     }
 
@@ -145,7 +145,7 @@ impl Memory {
         for (nth, locked_key) in locked.iter().enumerate() {
             let key = locked_key.as_str();
             let mode = locked_key.mode();
-            let is_held = |table: &mut Table| {
+            let is_held = |table: &mut LockTable| {
                 table.holder(key, &request.token).is_some_and(|holder| holder.expires > now)
             };
             if is_held(&mut table) {
@@ -155,8 +155,8 @@ impl Memory {
                 table.enqueue(request, number);
             }
             // Waiters come first.
-            table.hand_off(key, now, &self.waiters);
-            let is_free = !table.queues.contains_key(key) && table.admits(key, mode, now);
+            table.hand_off(key, now, &self.subscriptions);
+            let is_free = !table.queues.contains_key(key) && table.can_admit(key, mode, now);
             if is_free || is_held(&mut table) {
                 continue;
             }
@@ -173,7 +173,7 @@ impl Memory {
             table.dequeue(key.as_str(), &request.token);
             let expires = now.after(request.ttl);
             let is_exclusive = key.mode().is_exclusive();
-            let holder = Holder { token: request.token.clone(), expires, is_exclusive };
+            let holder = MemoryHolder { token: request.token.clone(), expires, is_exclusive };
             table.grant(key.as_str(), holder);
         }
         Ok(Answer::Granted(Grant { sent: now, at: now, ttl: request.ttl, earlier, fences }))
@@ -216,13 +216,13 @@ impl Memory {
                 }
             };
             // Those behind it may share the lock.
-            table.hand_off(key, now, &self.waiters);
+            table.hand_off(key, now, &self.subscriptions);
             if was_held
                 && !keep.is_zero()
                 && let Some(first) = table.queues.get(key).and_then(VecDeque::front)
             {
                 // The first waiter repeats its request, and learns how long the key is kept.
-                self.waiters.alarm(first.number);
+                self.subscriptions.alarm(first.number);
             }
             // A key without holders is forgotten.
             table.holders(key, now);
@@ -232,7 +232,7 @@ impl Memory {
     }
 
     #[cfg(test)]
-    pub(crate) fn holds_nothing(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.table.lock().held.is_empty()
     }
 }
@@ -245,17 +245,17 @@ impl Backend for Memory {
     fn ask(
         self: Arc<Self>,
         request: Arc<Request>,
-        patience: Patience,
-    ) -> Asked<'static, Result<Answer, Failed>> {
+        wait: Wait,
+    ) -> StoreFuture<'static, Result<Answer, Failed>> {
         Box::pin(async move {
-            match patience {
-                Patience::AtOnce(_) => Memory::ask(&self, &request, None),
-                Patience::Waits(wait, shutdown) => self.wait(&request, wait, &shutdown).await,
+            match wait {
+                Wait::AtOnce(_) => Memory::ask(&self, &request, None),
+                Wait::Waits(wait, shutdown) => self.wait(&request, wait, &shutdown).await,
             }
         })
     }
 
-    fn release<'a>(&'a self, request: &'a Request) -> Asked<'a, Result<Released, LockError>> {
+    fn release<'a>(&'a self, request: &'a Request) -> StoreFuture<'a, Result<Released, LockError>> {
         Box::pin(async move { Ok(self.remove(request)) })
     }
 
@@ -263,13 +263,13 @@ impl Backend for Memory {
         &'a self,
         request: &'a Request,
         ttl: Duration,
-        _: Renewing,
-    ) -> Asked<'a, Result<bool, LockError>> {
+        _: RenewKind,
+    ) -> StoreFuture<'a, Result<bool, LockError>> {
         Box::pin(async move { Ok(self.lengthen(request, ttl)) })
     }
 
     #[cfg(feature = "reuse")]
-    fn kept<'a>(&'a self, of: ValueOf<'a>) -> Asked<'a, Result<Option<KeptText>, LockError>> {
+    fn kept<'a>(&'a self, of: ValueOf<'a>) -> StoreFuture<'a, Result<Option<KeptText>, LockError>> {
         Box::pin(async move {
             let slot = (of.key.as_str().to_owned(), of.name.to_owned());
             let now = Moment::now();
@@ -286,7 +286,7 @@ impl Backend for Memory {
         of: ValueOf<'a>,
         value: &'a str,
         time: Duration,
-    ) -> Asked<'a, Result<bool, LockError>> {
+    ) -> StoreFuture<'a, Result<bool, LockError>> {
         Box::pin(async move {
             let now = Moment::now();
             let mut table = self.table.lock();
@@ -309,21 +309,21 @@ impl Backend for Memory {
         })
     }
 
-    fn excludes_nobody(&self) -> bool {
+    fn is_never_busy(&self) -> bool {
         self.is_disabled
     }
 
     #[cfg(feature = "defer")]
-    fn deferrer(self: Arc<Self>, _: usize) -> Arc<dyn Deferrer> {
+    fn job_queue(self: Arc<Self>, _: usize) -> Arc<dyn JobQueue> {
         Arc::new(self.jobs.clone())
     }
 
     fn alarm(&self) {
-        self.waiters.alarm_where(|_| true);
+        self.subscriptions.alarm_where(|_| true);
     }
 }
 
-impl Table {
+impl LockTable {
     /// Adds the waiter of this number to the queue, unless its token is in the queue already.
     /// Returns its rank.
     fn enqueue(&mut self, request: &Request, number: u64) -> Queueing {
@@ -365,12 +365,12 @@ impl Table {
     }
 
     /// The holder with this token, also when its lease is over.
-    fn holder(&mut self, key: &str, token: &Token) -> Option<&mut Holder> {
+    fn holder(&mut self, key: &str, token: &Token) -> Option<&mut MemoryHolder> {
         self.held.get_mut(key)?.iter_mut().find(|holder| holder.token == *token)
     }
 
     /// The holders whose lease is not over. Forgets the others.
-    fn holders(&mut self, key: &str, now: Moment) -> &[Holder] {
+    fn holders(&mut self, key: &str, now: Moment) -> &[MemoryHolder] {
         if self.held.get_mut(key).is_some_and(|holders| !live_on(holders, now)) {
             self.held.remove(key);
         }
@@ -378,14 +378,14 @@ impl Table {
     }
 
     /// Whether a caller of this mode may hold the key beside its holders.
-    fn admits(&mut self, key: &str, mode: Mode, now: Moment) -> bool {
+    fn can_admit(&mut self, key: &str, mode: Mode, now: Moment) -> bool {
         let holders = self.holders(key, now);
         !holders.iter().any(|holder| holder.is_exclusive) && mode.admits(holders.len())
     }
 
     /// The holder that a refused caller of this mode is shown, and how long the caller has to wait
     /// at most if nobody renews.
-    fn other_holder(&mut self, key: &str, mode: Mode, now: Moment) -> holder::Holder {
+    fn other_holder(&mut self, key: &str, mode: Mode, now: Moment) -> Holder {
         let holders = self.holders(key, now);
         let ends = holders.iter().map(|holder| holder.expires.since(now));
         let left = match mode {
@@ -393,11 +393,11 @@ impl Table {
             Mode::Exclusive | Mode::Shared => ends.max(),
         };
         let last = holders.last().map(|holder| holder.token.expose().as_bytes());
-        last.map_or_else(holder::Holder::default, |value| holder::Holder::of(value, left))
+        last.map_or_else(Holder::default, |value| Holder::of(value, left))
     }
 
     /// Adds a holder. A token that holds the key already keeps the later end of its lease.
-    fn grant(&mut self, key: &str, mut holder: Holder) {
+    fn grant(&mut self, key: &str, mut holder: MemoryHolder) {
         let holders = self.held.entry(key.to_owned()).or_default();
         holders.retain(|other| {
             let is_same = other.token == holder.token;
@@ -411,16 +411,16 @@ impl Table {
 
     /// Hands the lock off to the first waiters that still exist, as many as may share it. Each of
     /// them repeats its request, by which it has the lock for its whole ttl.
-    fn hand_off(&mut self, key: &str, now: Moment, waiters: &Waiters) {
+    fn hand_off(&mut self, key: &str, now: Moment, subscriptions: &Subscriptions) {
         while let Some(mode) = self.queues.get(key).and_then(|queue| Some(queue.front()?.mode)) {
-            if !self.admits(key, mode, now) {
+            if !self.can_admit(key, mode, now) {
                 return;
             }
             let Some(MemoryWaiter { token, ttl, number, .. }) = self.remove(key, 0) else { return };
-            if waiters.alarm(number) {
+            if subscriptions.alarm(number) {
                 // A stopped waiter must not keep the lock for the whole ttl.
                 let expires = now.after(ttl.min(CONFIRM_WINDOW));
-                self.grant(key, Holder { token, expires, is_exclusive: mode.is_exclusive() });
+                self.grant(key, MemoryHolder { token, expires, is_exclusive: mode.is_exclusive() });
             }
         }
     }
@@ -448,7 +448,7 @@ impl Table {
 }
 
 /// Forgets the holders whose lease is over; returns whether any is left.
-fn live_on(holders: &mut Vec<Holder>, now: Moment) -> bool {
+fn live_on(holders: &mut Vec<MemoryHolder>, now: Moment) -> bool {
     holders.retain(|holder| holder.expires > now);
     !holders.is_empty()
 }

@@ -20,5 +20,5 @@ pub(crate) mod redlock;
 mod remote;
 mod replica_acks;
 mod several_keys;
+pub(crate) mod subscriptions;
 mod tick;
-pub(crate) mod waiters;

@@ -1,9 +1,9 @@
 //! Locks that count only when replicas have acknowledged them.
 
-use crate::protocol::answer::{Answer, Asked, Failed, Grant};
+use crate::protocol::answer::{Answer, Failed, Grant, StoreFuture};
 use crate::protocol::lease::{end_of, late, too_slow};
 use crate::protocol::request::Request;
-use crate::store::backend::Renewing;
+use crate::store::backend::RenewKind;
 use crate::store::handle::Store;
 use crate::sys::time::Moment;
 use crate::value::applied::Applied;
@@ -16,14 +16,14 @@ impl Store {
         &'a self,
         request: &'a Request,
         grant: Grant,
-    ) -> Asked<'a, Result<Answer, Failed>> {
+    ) -> StoreFuture<'a, Result<Answer, Failed>> {
         // No request from here on acquires: if the caller drops this future, one release is enough.
         request.set_applied(grant.earlier.and(Applied::Yes));
         Box::pin(async move {
             let sent = Moment::now();
             let ttl = request.ttl;
             let within = end_of(grant.sent, grant.ttl).since(sent);
-            let how = Renewing::Acknowledged { within, left: within };
+            let how = RenewKind::Acknowledged { within, left: within };
             let error = match self.renew(request, ttl, how).await {
                 Ok(true) if !late(sent, ttl) => {
                     return Ok(Answer::Granted(Grant { sent, ttl, ..grant }));
@@ -35,7 +35,7 @@ impl Store {
                     let server = self.backend.address(request);
                     let error = LockError::unavailable_at(server, Unavailability::Replaced, detail);
                     let failed = Failed { error, applied: Applied::Unknown };
-                    return Ok(Answer::Lost(Box::new(Err(failed))));
+                    return Ok(Answer::Stale(Box::new(Err(failed))));
                 }
                 Err(error) => error,
             };

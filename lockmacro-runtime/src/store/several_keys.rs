@@ -17,11 +17,11 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use crate::protocol::answer::{Answer, Asked, Failed, Grant, Queueing};
+use crate::protocol::answer::{Answer, Failed, Grant, Queueing, StoreFuture};
 use crate::protocol::lease::late;
 use crate::protocol::request::Request;
 use crate::protocol::shutdown::Shutdown;
-use crate::store::backend::{Patience, Renewing};
+use crate::store::backend::{RenewKind, Wait};
 use crate::store::handle::Store;
 use crate::sys::time::{Instant, Moment};
 use crate::value::applied::Applied;
@@ -37,13 +37,11 @@ impl Store {
     pub(super) fn take_one_by_one<'a>(
         &'a self,
         request: &'a Request,
-        patience: Patience,
-    ) -> Asked<'a, Result<Answer, Failed>> {
-        let until = match patience {
-            Patience::AtOnce(_) => None,
-            Patience::Waits(wait, shutdown) => {
-                Some((Instant::now() + wait.min(FOR_EVER), shutdown))
-            }
+        wait: Wait,
+    ) -> StoreFuture<'a, Result<Answer, Failed>> {
+        let until = match wait {
+            Wait::AtOnce(_) => None,
+            Wait::Waits(wait, shutdown) => Some((Instant::now() + wait.min(FOR_EVER), shutdown)),
         };
         let shutdown = until.as_ref().map(|(_, shutdown)| Arc::clone(shutdown));
         let end = until
@@ -93,7 +91,7 @@ struct OneByOne<'a> {
     /// For a waiter: the next renewal of the held keys, which returns since when they count. It
     /// goes on from part to part, because parts may follow each other faster than a renewal is
     /// answered.
-    renewing: Option<Asked<'a, Result<Moment, Loss>>>,
+    renewing: Option<StoreFuture<'a, Result<Moment, Loss>>>,
     /// Since when the keys count that the next renewal does not cover.
     added: Option<Moment>,
     fences: Vec<FenceBlock>,
@@ -129,16 +127,16 @@ impl<'a> OneByOne<'a> {
             if !whole {
                 part.ttl = self.ttl;
             }
-            let patience = match &self.until {
+            let wait = match &self.until {
                 Some((until, shutdown)) if count == 1 && !last => {
                     let wait = until.saturating_duration_since(Instant::now());
-                    Patience::Waits(wait, Arc::clone(shutdown))
+                    Wait::Waits(wait, Arc::clone(shutdown))
                 }
-                Some((until, _)) => Patience::AtOnce(Some(*until)),
-                None => Patience::AtOnce(self.half_of_lease()),
+                Some((until, _)) => Wait::AtOnce(Some(*until)),
+                None => Wait::AtOnce(self.half_of_lease()),
             };
             let part = Arc::new(part);
-            let asked = store.ask(Arc::clone(&part), patience);
+            let asked = store.ask(Arc::clone(&part), wait);
             let answer = match self.while_held(&part, asked).await {
                 Ok(answer) => answer,
                 Err(loss) => return self.lost(loss),
@@ -168,7 +166,7 @@ impl<'a> OneByOne<'a> {
                     let queue = if last { Queueing::Left(0) } else { queue };
                     return Ok(Answer::Contended { nth, holder, queue, earlier });
                 }
-                Ok(lost @ Answer::Lost(_)) => return Ok(lost),
+                Ok(stale @ Answer::Stale(_)) => return Ok(stale),
                 // The server does not take these keys together, and so wrote nothing. The next
                 // call takes fewer.
                 Err(_) if store.backend.at_once(rest) < count => {}
@@ -214,7 +212,7 @@ impl<'a> OneByOne<'a> {
         }
         if late(self.since, ttl) {
             let error = self.store.too_slow(request);
-            return self.starts_over(Err(Failed { error, applied: Applied::Unknown }));
+            return self.start_over(Err(Failed { error, applied: Applied::Unknown }));
         }
         let Self { since: sent, fences, earlier, .. } = self;
         let fences = fences.into_iter().collect();
@@ -223,7 +221,11 @@ impl<'a> OneByOne<'a> {
 
     /// Waits for the answer to a part's request, while it renews the held keys. Fails when these
     /// are lost before.
-    async fn while_held<T>(&mut self, part: &Request, mut asked: Asked<'_, T>) -> Result<T, Loss> {
+    async fn while_held<T>(
+        &mut self,
+        part: &Request,
+        mut asked: StoreFuture<'_, T>,
+    ) -> Result<T, Loss> {
         poll_fn(|cx| {
             let answer = asked.as_mut().poll(cx);
             // If the caller drops the future now, only the part's request may still arrive.
@@ -246,7 +248,7 @@ impl<'a> OneByOne<'a> {
     }
 
     /// The next renewal of the keys that are held now.
-    fn renewal(&self) -> Asked<'a, Result<Moment, Loss>> {
+    fn renewal(&self) -> StoreFuture<'a, Result<Moment, Loss>> {
         let store = self.store;
         let since = self.since;
         let ttl = self.ttl;
@@ -265,18 +267,18 @@ impl<'a> OneByOne<'a> {
             let holder = Box::default();
             let queue = Queueing::Left(0);
             let earlier = Applied::Unknown;
-            return self.starts_over(Ok(Answer::Contended { nth, holder, queue, earlier }));
+            return self.start_over(Ok(Answer::Contended { nth, holder, queue, earlier }));
         };
         let transient = error.is_transient();
         let failed = Err(Failed { error, applied: Applied::Unknown });
         // A new attempt would get the same error if that is not transient.
-        if transient { self.starts_over(failed) } else { failed }
+        if transient { self.start_over(failed) } else { failed }
     }
 
     /// The answer when the held keys are lost: a waiter starts over, any other caller gets
     /// `answer`.
-    fn starts_over(&self, answer: Result<Answer, Failed>) -> Result<Answer, Failed> {
-        if self.until.is_some() { Ok(Answer::Lost(Box::new(answer))) } else { answer }
+    fn start_over(&self, answer: Result<Answer, Failed>) -> Result<Answer, Failed> {
+        if self.until.is_some() { Ok(Answer::Stale(Box::new(answer))) } else { answer }
     }
 
     /// Releases the held keys. Returns what is left of their requests.
@@ -300,7 +302,7 @@ async fn renewed(
 ) -> Result<Moment, Loss> {
     loop {
         let sent = Moment::now();
-        match store.renew(held, ttl, Renewing::Alone).await {
+        match store.renew(held, ttl, RenewKind::Alone).await {
             Ok(true) => return Ok(sent),
             Ok(false) => return Err(None),
             Err(error) if error.is_transient() && !late(since, lasts) && !is_over(end) => {

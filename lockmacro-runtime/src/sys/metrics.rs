@@ -31,14 +31,14 @@ pub(crate) fn describe() {
         ("lockmacro_lost_total", "Locks that were lost while they were held, by cause."),
         ("lockmacro_released_late_total", "Releases that found the lock lost, by cause."),
         ("lockmacro_unreported_total", "Errors that a return type cannot carry."),
-        ("lockmacro_deferred_calls_total", "Deferred calls, by what became of them."),
+        ("lockmacro_jobs_total", "Jobs, by what became of them."),
     ] {
         describe_counter!(name, Unit::Count, text);
     }
     for (name, text) in [
         ("lockmacro_waiting", "Callers that wait for an answer."),
         ("lockmacro_held", "Locks that are held."),
-        ("lockmacro_server_lost", "Managers that get no answer from the lock server."),
+        ("lockmacro_server_down", "Managers that get no answer from the lock server."),
     ] {
         describe_gauge!(name, Unit::Count, text);
     }
@@ -57,21 +57,21 @@ pub(crate) fn refused(name: Cow<'static, str>, reason: &'static str) {
     tell!(counter, "lockmacro_refusals_total", labels, increment(1));
 }
 
-/// Counts what became of a call of a deferred function.
+/// Counts what became of a job.
 #[cfg(feature = "defer")]
-pub(crate) fn deferred(name: &Arc<str>, event: &'static str) {
-    count_deferred(name, event, 1);
+pub(crate) fn job(name: &Arc<str>, event: &'static str) {
+    count_job(name, event, 1);
 }
 
-/// Counts no dead call yet of a function that this process works for: one that would appear with
-/// its first call would not have increased by that.
+/// Counts no dead job yet of a function that this process works for: one that would appear with
+/// its first job would not have increased by that.
 #[cfg(feature = "defer")]
 pub(crate) fn works_for(name: &Arc<str>) {
-    count_deferred(name, "dead", 0);
+    count_job(name, "dead", 0);
 }
 
 #[cfg(feature = "defer")]
-fn count_deferred(name: &Arc<str>, event: &'static str, by: u64) {
+fn count_job(name: &Arc<str>, event: &'static str, by: u64) {
     let labels = || [("name", Cow::Owned(name.to_string())), ("event", event.into())];
-    tell!(counter, "lockmacro_deferred_calls_total", labels(), increment(by));
+    tell!(counter, "lockmacro_jobs_total", labels(), increment(by));
 }

@@ -27,8 +27,8 @@ pub(crate) struct Defaults {
     /// `None` where the length depends on the round trip.
     pub(crate) turn: Option<Duration>,
     retry_after: Option<(Duration, Duration)>,
-    /// Whether a call also asks a server that is known to be lost.
-    pub(crate) asks_lost: bool,
+    /// Whether a call also asks a server that is known to be down.
+    pub(crate) asks_down: bool,
     /// The error of the first setting with an invalid value.
     fault: Option<Box<LockError>>,
 }
@@ -43,7 +43,7 @@ impl Defaults {
         self.ttl.unwrap_or(TTL_DEFAULT)
     }
 
-    /// The name under which deferred calls of a function are stored. It has the prefix, so that
+    /// The name under which jobs of a function are stored. It has the prefix, so that
     /// services on one server do not run each other's calls.
     #[cfg(feature = "defer")]
     pub(crate) fn stored_as(&self, function: &str) -> Arc<str> {
@@ -80,7 +80,7 @@ impl Defaults {
             "default_ttl" => self.set_ttl(duration(value)),
             "default_wait" => self.set_wait(duration(value)),
             "turn" => self.set_turn(duration(value)),
-            "fail_fast" if value == "yes" || value == "no" => self.asks_lost = value == "no",
+            "fail_fast" if value == "yes" || value == "no" => self.asks_down = value == "no",
             "fail_fast" => self.refuse("fail_fast", "write `yes` or `no`"),
             "key_prefix" => {
                 let decoded = percent_encoding::percent_decode_str(value).decode_utf8();

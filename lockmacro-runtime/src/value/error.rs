@@ -141,7 +141,7 @@ pub enum LockError {
         /// Host and port of the server, or of every node of a Redlock; `None` where no server is
         /// known, and without a majority, which `nodes` explains.
         server: Option<Box<str>>,
-        /// When to ask again, where the call failed at once because the server was lost; see
+        /// When to ask again, where the call failed at once because the server was down; see
         /// [`fail_fast`](crate::LockManagerBuilder::fail_fast).
         retry_after: Option<Duration>,
         /// The reply of every node, in the order of the manager's URLs, where a Redlock has no
@@ -163,7 +163,7 @@ pub enum LockError {
     /// The server knows the user and refuses a command.
     ///
     /// The error comes when a manager connects. For a user who may access only some keys it comes
-    /// with the first lock. For deferred calls it comes when a worker starts, and when the first
+    /// with the first lock. For jobs it comes when a worker starts, and when the first
     /// call of a function is stored.
     ///
     /// Grant these on the lock's keys and on `lm1:*`:
@@ -222,7 +222,7 @@ pub enum LockError {
         /// Why it is invalid.
         detail: String,
     },
-    /// A setting of the manager, of its URL, of a lock or of a deferred call cannot be used, or not
+    /// A setting of the manager, of its URL, of a lock or of a job cannot be used, or not
     /// in this place. The text says what to write instead.
     ///
     /// The settings of a lock inside of another one's body are here, too:

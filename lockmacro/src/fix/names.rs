@@ -64,7 +64,7 @@ const WORDS: [(&str, &str, &str); 15] = [
     ),
     (
         "on_busy",
-        "the settings of a deferred call are in `on_busy = defer(\"30s\", latest, at_most = \
+        "the settings of a job are in `on_busy = defer(\"30s\", latest, at_most = \
          \"5m\")`",
         "at_most attempts debounce delay latest unique",
     ),

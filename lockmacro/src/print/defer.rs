@@ -89,7 +89,7 @@ impl Defer {
         let is_cfg = |attribute: &&Attribute| attribute.path().is_ident("cfg");
         let cfgs: Vec<_> = function.attributes.iter().filter(is_cfg).collect();
         let beside = beside(name);
-        let about = format!(" The deferred calls of [`{name}`](fn@{name}), for a worker.");
+        let about = format!(" The jobs of [`{name}`](fn@{name}), for a worker.");
         Ok(quote_spanned! {site=>
             #(#cfgs)*
             #[doc = #about]

@@ -26,7 +26,7 @@ pub async fn audit_order(id: u64, note: String) -> Response {
         })
         .await
 }
-/// The deferred calls of [`audit_order`](fn@audit_order), for a worker.
+/// The jobs of [`audit_order`](fn@audit_order), for a worker.
 pub fn audit_order_deferred() -> ::lockmacro_runtime::defer::DeferredFn<(u64, String)> {
     ::lockmacro_runtime::defer::DeferredFn::new(
             ::core::concat!(::core::module_path!(), "::audit_order"),
@@ -68,7 +68,7 @@ fn report(day: String) {
             print(day)
         })
 }
-/// The deferred calls of [`report`](fn@report), for a worker.
+/// The jobs of [`report`](fn@report), for a worker.
 fn report_deferred() -> ::lockmacro_runtime::defer::DeferredFn<(String,)> {
     ::lockmacro_runtime::defer::DeferredFn::blocking(
             "reports",
@@ -114,7 +114,7 @@ async fn index_shop(shop: u64) -> Response {
         })
         .await
 }
-/// The deferred calls of [`index_shop`](fn@index_shop), for a worker.
+/// The jobs of [`index_shop`](fn@index_shop), for a worker.
 fn index_shop_deferred() -> ::lockmacro_runtime::defer::DeferredFn<(u64,)> {
     ::lockmacro_runtime::defer::DeferredFn::new(
             ::core::concat!(::core::module_path!(), "::index_shop"),
@@ -159,7 +159,7 @@ async fn search_shop(shop: u64) -> Response {
         })
         .await
 }
-/// The deferred calls of [`search_shop`](fn@search_shop), for a worker.
+/// The jobs of [`search_shop`](fn@search_shop), for a worker.
 fn search_shop_deferred() -> ::lockmacro_runtime::defer::DeferredFn<(u64,)> {
     ::lockmacro_runtime::defer::DeferredFn::new(
             ::core::concat!(::core::module_path!(), "::search_shop"),

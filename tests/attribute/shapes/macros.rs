@@ -131,7 +131,7 @@ async fn a_return_type_is_a_type() {
     assert!(result(&locks, 8).await.unwrap().is_some());
 }
 
-/// The items for a deferred call stand beside the function.
+/// The items for a job stand beside the function.
 mod deferred {
     use std::time::Duration;
 

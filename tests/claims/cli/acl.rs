@@ -61,18 +61,18 @@ async fn all_that_wait(locks: &LockManager, key: &str) -> Result<(), LockError> 
 }
 
 async fn all_that_is_deferred(locks: &LockManager) -> Result<(), LockError> {
-    let deferrer = locks.deferrer();
+    let job_queue = locks.job_queue();
     for how in [Settled::Dead { error: "no".into() }, Settled::Done] {
         let mut job = NewJob::new("shop::audit", format!("{how:?}"), "[1]", "order:42");
         job.keep = Keep::First;
-        deferrer.put(job).await?;
+        job_queue.put(job).await?;
         let order = TakeOptions::new(["shop::audit"], 1, LONG_TTL);
-        let job = deferrer.take(order, Box::pin(pending())).await?.remove(0);
-        assert!(deferrer.keep(job.clone(), LONG_TTL).await?);
-        assert!(deferrer.settle(job, how).await?);
+        let job = job_queue.take(order, Box::pin(pending())).await?.remove(0);
+        assert!(job_queue.keep(job.clone(), LONG_TTL).await?);
+        assert!(job_queue.settle(job, how).await?);
     }
-    assert_eq!(deferrer.list("shop::audit".into(), JobState::Dead, 0, 9).await?.total, 1);
-    deferrer.remove_dead("shop::audit".into(), 9).await.map(drop)
+    assert_eq!(job_queue.list("shop::audit".into(), JobState::Dead, 0, 9).await?.total, 1);
+    job_queue.remove_dead("shop::audit".into(), 9).await.map(drop)
 }
 
 #[tokio::test]
@@ -80,7 +80,7 @@ async fn the_line_of_the_page_is_what_is_printed() {
     let line = ACCESS.lines().find(|line| line.starts_with("ACL SETUSER shop"));
     assert_eq!(line.map(|line| format!("{line}\n")), Some(printed(&["order:*"]).await));
     let all = printed(&["order:*", "--features", "wait,defer,inspect"]).await;
-    for start in ["Deferred calls need", "Inspection needs"] {
+    for start in ["Jobs need", "Inspection needs"] {
         let line = ACCESS.lines().find(|line| line.starts_with(start)).expect("it is there");
         let words = line.split([' ', '`']).map(|word| word.trim_end_matches([',', '.', ':']));
         for right in words.filter(|word| word.starts_with('+')) {

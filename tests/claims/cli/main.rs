@@ -1,10 +1,10 @@
-//! Looking at locks and deferred calls, by the tool and by the library.
+//! Looking at locks and jobs, by the tool and by the library.
 
 mod access;
 mod acl;
-mod calls;
 mod cluster;
 mod doctor;
+mod jobs;
 mod locks;
 mod misuse;
 mod notes;

@@ -61,7 +61,7 @@ async fn an_odd_entry_in_the_queue_is_shown_as_one() {
 }
 
 #[tokio::test]
-async fn calls_that_are_something_else_do_not_hide_the_others() {
+async fn jobs_that_are_something_else_do_not_hide_the_others() {
     let server = Server::start();
     let mut admin = server.admin();
     for function in ["shop::audit", "broken", "evil\u{1b}"] {
@@ -69,10 +69,10 @@ async fn calls_that_are_something_else_do_not_hide_the_others() {
     }
     admin.ask::<()>(&["ZADD", "lm1:wx:{lm1:jobs:shop::audit}", "1", "id"]);
     admin.ask::<()>(&["SET", "lm1:wd:{lm1:jobs:broken}", "no line"]);
-    admin.ask::<()>(&["SET", "lm1:jobs:text", "no calls"]);
+    admin.ask::<()>(&["SET", "lm1:jobs:text", "no jobs"]);
     let said = tool(&server, &["jobs"]).await;
     assert_eq!(said.rows()[2], ["shop::audit", "0", "0", "1"], "{said:?}");
-    assert!(said.out.contains("! broken: a key of its calls has another type"), "{said:?}");
+    assert!(said.out.contains("! broken: a key of its jobs has another type"), "{said:?}");
     assert!(!said.out.contains('\u{1b}') && !said.out.contains("text"), "{said:?}");
     let said = tool(&server, &["jobs", "--json"]).await.json();
     assert_eq!(said["broken"], json!(["broken"]));

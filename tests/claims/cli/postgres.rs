@@ -108,13 +108,13 @@ async fn what_the_tool_prints_makes_the_schema(backend: &Backend) {
 }
 
 #[on(postgres)]
-async fn the_functions_that_have_calls_are_listed(backend: &Backend) {
+async fn the_functions_that_have_jobs_are_listed(backend: &Backend) {
     let locks = manager(backend, "desk").await;
     let names = ["z", "a", "b"].map(|name| backend.key(name));
     for name in &names {
         let mut call = NewJob::new(name.as_str(), "7f3a", "[42]", backend.key("order:42"));
         call.delay = LONG_TTL;
-        locks.deferrer().put(call).await.expect("stored");
+        locks.job_queue().put(call).await.expect("stored");
     }
     let listed = locks.inspect_deferred_functions(1_000).await.expect("there");
     let ours: Vec<_> = listed.items.iter().filter(|name| names.contains(name)).collect();
@@ -122,7 +122,7 @@ async fn the_functions_that_have_calls_are_listed(backend: &Backend) {
     let few = locks.inspect_deferred_functions(1).await.expect("there");
     assert!(few.truncated && few.items.len() == 1);
     for name in &names {
-        locks.deferrer().remove(name.as_str().into(), "7f3a".to_owned()).await.expect("there");
+        locks.job_queue().remove(name.as_str().into(), "7f3a".to_owned()).await.expect("there");
     }
     let listed = locks.inspect_deferred_functions(1_000).await.expect("there");
     assert!(!listed.items.iter().any(|name| names.contains(name)));

@@ -1,6 +1,6 @@
-//! The rights that docs/access.md names for deferred calls.
+//! The rights that docs/access.md names for jobs.
 
-use lockmacro_runtime::defer::{Answer, Deferrer, NewJob, Page, Settled, StopWaiting, Stored};
+use lockmacro_runtime::defer::{JobFuture, JobQueue, NewJob, Page, Settled, StopWaiting, Stored};
 use lockmacro_tests::Server;
 
 use super::*;
@@ -29,11 +29,11 @@ async fn defer_and_run(server: &Server, patience: Duration) -> Result<(), LockEr
     let deferred = defer(&locks, &function, "order:1", (1,)).await;
     held.release().await?;
     let LockError::Deferred { .. } = deferred else { return Err(deferred) };
-    let deferrer = locks.deferrer();
+    let job_queue = locks.job_queue();
     let start = Instant::now();
     while start.elapsed() < patience {
-        let waiting = deferrer.list("f".into(), JobState::Waiting, 0, 10).await?;
-        let running = deferrer.list("f".into(), JobState::Running, 0, 10).await?;
+        let waiting = job_queue.list("f".into(), JobState::Waiting, 0, 10).await?;
+        let running = job_queue.list("f".into(), JobState::Running, 0, 10).await?;
         if calls.all().len() == 2 && waiting.total + running.total == 0 {
             break;
         }
@@ -49,7 +49,7 @@ async fn defer_and_run(server: &Server, patience: Duration) -> Result<(), LockEr
 async fn the_rights_that_the_readme_names_are_enough_and_each_is_needed() {
     let server = Server::start();
     let mut admin = server.admin();
-    let more = rights("Deferred calls need");
+    let more = rights("Jobs need");
     let mut words = vec!["ACL", "SETUSER", "shop", "reset", "on", ">password"];
     let locks = rights("ACL SETUSER shop");
     words.extend(locks.iter().chain(&more).map(String::as_str));
@@ -156,46 +156,52 @@ async fn a_worker_of_several_functions_goes_on_soon_after_its_user_was_switched_
 /// Calls that are kept in memory, of which some requests are denied.
 #[derive(Debug)]
 struct Denying {
-    calls: Arc<dyn Deferrer>,
+    calls: Arc<dyn JobQueue>,
     takes: AtomicU64,
     ends: AtomicU64,
 }
 
 impl Denying {
     /// Counts a denial down; `None` when there are no more.
-    fn deny<'a, T: Send + 'a>(denials: &AtomicU64) -> Option<Answer<'a, T>> {
+    fn deny<'a, T: Send + 'a>(denials: &AtomicU64) -> Option<JobFuture<'a, T>> {
         let step = |left: u64| left.checked_sub(1);
         denials.fetch_update(Ordering::SeqCst, Ordering::SeqCst, step).ok()?;
         Some(Box::pin(async { Err(LockError::access_denied("not now")) }))
     }
 }
 
-impl Deferrer for Denying {
-    fn put(&self, job: NewJob) -> Answer<'_, Stored> {
+impl JobQueue for Denying {
+    fn put(&self, job: NewJob) -> JobFuture<'_, Stored> {
         self.calls.put(job)
     }
 
-    fn take<'a>(&'a self, options: TakeOptions, stop: StopWaiting<'a>) -> Answer<'a, Vec<Job>> {
+    fn take<'a>(&'a self, options: TakeOptions, stop: StopWaiting<'a>) -> JobFuture<'a, Vec<Job>> {
         Self::deny(&self.takes).unwrap_or_else(|| self.calls.take(options, stop))
     }
 
-    fn keep(&self, job: Job, lease: Duration) -> Answer<'_, bool> {
+    fn keep(&self, job: Job, lease: Duration) -> JobFuture<'_, bool> {
         self.calls.keep(job, lease)
     }
 
-    fn settle(&self, job: Job, how: Settled) -> Answer<'_, bool> {
+    fn settle(&self, job: Job, how: Settled) -> JobFuture<'_, bool> {
         Self::deny(&self.ends).unwrap_or_else(|| self.calls.settle(job, how))
     }
 
-    fn list(&self, of: Arc<str>, state: JobState, first: usize, most: usize) -> Answer<'_, Page> {
+    fn list(
+        &self,
+        of: Arc<str>,
+        state: JobState,
+        first: usize,
+        most: usize,
+    ) -> JobFuture<'_, Page> {
         self.calls.list(of, state, first, most)
     }
 
-    fn retry(&self, function: Arc<str>, id: String) -> Answer<'_, bool> {
+    fn retry(&self, function: Arc<str>, id: String) -> JobFuture<'_, bool> {
         self.calls.retry(function, id)
     }
 
-    fn remove(&self, function: Arc<str>, id: String) -> Answer<'_, bool> {
+    fn remove(&self, function: Arc<str>, id: String) -> JobFuture<'_, bool> {
         self.calls.remove(function, id)
     }
 }
@@ -203,9 +209,9 @@ impl Deferrer for Denying {
 /// Whichever queue it is.
 #[tokio::test]
 async fn a_worker_that_is_denied_for_a_while_goes_on_and_runs_no_call_twice() {
-    let calls = LockManager::isolated_memory().deferrer();
+    let calls = LockManager::isolated_memory().job_queue();
     let denying = Arc::new(Denying { calls, takes: 0.into(), ends: 0.into() });
-    let builder = patient().deferrer(denying.clone());
+    let builder = patient().job_queue(denying.clone());
     let locks = builder.connect("memory://").await.expect("there");
     let (calls, name) = (Calls::default(), name("denied"));
     let function = noting(&name, &calls);

@@ -149,10 +149,10 @@ async fn a_busy_call_returns_when_it_is_due_and_is_run_later(backend: &Backend) 
     assert_eq!(done(id), ["checked!"]);
     // The lock is held for some tries more.
     let working = tokio::spawn(Worker::new(&manager).register(audit_deferred()).run());
-    let deferrer = manager.deferrer();
+    let job_queue = manager.job_queue();
     eventually("it was busy again", TEST_TIMEOUT, async || {
         let name = audit_deferred().name().into();
-        let page = deferrer.list(name, JobState::Waiting, 0, 1).await.unwrap();
+        let page = job_queue.list(name, JobState::Waiting, 0, 1).await.unwrap();
         page.jobs.first().is_some_and(|job| job.busy > 0 && job.error.is_some())
     })
     .await;
@@ -254,7 +254,7 @@ async fn a_call_that_has_failed_does_not_run_after_a_newer_one_of_a_worker(backe
     let working = tokio::spawn(Worker::new(&manager).register(set_price_deferred()).run());
     eventually("the newer one runs", TEST_TIMEOUT, async || done(id) == ["newer"]).await;
     let again = Settled::Again { delay: Duration::ZERO, error: "no".into() };
-    let _late = manager.deferrer().settle(older, again).await.unwrap();
+    let _late = manager.job_queue().settle(older, again).await.unwrap();
     nothing_is_left(&manager, &name).await;
     assert_eq!(done(id), ["newer"]);
     ends_on(backend, &manager, working).await;
@@ -266,7 +266,7 @@ async fn put_price(manager: &LockManager, id: u64, call: &str) {
     let name = set_price_deferred().name().to_owned();
     let mut job = NewJob::new(name, format!("{call}-{id}"), arguments, format!("price:{id}"));
     job.keep = Keep::Latest { at_most: None };
-    manager.deferrer().put(job).await.unwrap();
+    manager.job_queue().put(job).await.unwrap();
 }
 
 #[on(memory, redis, postgres, both_runtimes)]

@@ -96,12 +96,12 @@ async fn a_call_that_is_busy_for_ever_becomes_a_dead_letter_in_the_end(backend: 
     let function = locked(&name, &key, &locks, &calls).delay(LONG_TTL);
     let held = hold(&locks, &key).await;
     defer(&locks, &function.clone().delay(Duration::ZERO), &key, (1,)).await;
-    let deferrer = locks.deferrer();
+    let job_queue = locks.job_queue();
     // As if a worker had found it busy so often.
     for _ in 0..1_000 {
         let taken = take(&locks, &name, LONG_TTL).await;
         let how = Settled::Busy { delay: Duration::ZERO, error: "held".into() };
-        assert!(deferrer.settle(taken, how).await.unwrap());
+        assert!(job_queue.settle(taken, how).await.unwrap());
     }
     let working = start(&locks, &function);
     let dead = dead_letter(&locks, &name).await;
@@ -168,7 +168,7 @@ async fn a_call_whose_lock_cannot_be_asked_for_has_not_failed() {
     let keeper = connect(&there).await;
     // The call fails soon, and waits for its own server again.
     let builder = LockManager::builder().timeout(Duration::from_millis(300));
-    let locks = builder.deferrer(keeper.deferrer()).connect(&here.url()).await.unwrap();
+    let locks = builder.job_queue(keeper.job_queue()).connect(&here.url()).await.unwrap();
     let calls = Calls::default();
     let function = locked("f", "order:1", &locks, &calls).attempts(1);
     put(&keeper, &function, 1).await;

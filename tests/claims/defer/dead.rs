@@ -96,7 +96,7 @@ async fn a_call_whose_workers_die_in_every_attempt_is_a_dead_letter(backend: &Ba
         } else {
             let dead = dead_letter(&locks, &name).await;
             let expected = "3 runs have ended without a report: \
-                            look for workers that crash or block, then retry the call";
+                            look for workers that crash or block, then retry the job";
             assert_eq!(dead.error.as_deref(), Some(expected));
             remove(&locks, &name, dead.id).await;
         }
@@ -159,35 +159,35 @@ async fn all_dead_letters_are_tried_again_or_removed_in_batches(backend: &Backen
     const DEAD: u64 = 25;
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("all"));
     let (function, of) = (noting(&name, &calls), Arc::<str>::from(&*name));
-    let deferrer = locks.deferrer();
+    let job_queue = locks.job_queue();
     for number in 0..DEAD {
         put(&locks, &function.clone().delay(Duration::ZERO), number).await;
         let taken = take(&locks, &name, LONG_TTL).await;
         assert_eq!(
-            deferrer.settle(taken, Settled::Dead { error: "out of stock".into() }).await,
+            job_queue.settle(taken, Settled::Dead { error: "out of stock".into() }).await,
             Ok(true)
         );
     }
     let late = put(&locks, &function.clone().delay(LONG_TTL), 99).await;
     for none in ["", "another"] {
-        assert_eq!(deferrer.retry(Arc::clone(&of), none.to_owned()).await, Ok(false));
-        assert_eq!(deferrer.remove(Arc::clone(&of), none.to_owned()).await, Ok(false));
+        assert_eq!(job_queue.retry(Arc::clone(&of), none.to_owned()).await, Ok(false));
+        assert_eq!(job_queue.remove(Arc::clone(&of), none.to_owned()).await, Ok(false));
     }
-    assert_eq!(deferrer.retry_dead(Arc::clone(&of), 0).await, Ok(0));
-    assert_eq!(deferrer.remove_dead(Arc::clone(&of), 0).await, Ok(0));
+    assert_eq!(job_queue.retry_dead(Arc::clone(&of), 0).await, Ok(0));
+    assert_eq!(job_queue.remove_dead(Arc::clone(&of), 0).await, Ok(0));
     assert_eq!(count(&locks, &name, JobState::Dead).await, DEAD as usize);
-    assert_eq!(deferrer.remove_dead(Arc::clone(&of), 5).await, Ok(5));
-    assert_eq!(deferrer.retry_dead(Arc::clone(&of), 10).await, Ok(10));
+    assert_eq!(job_queue.remove_dead(Arc::clone(&of), 5).await, Ok(5));
+    assert_eq!(job_queue.retry_dead(Arc::clone(&of), 10).await, Ok(10));
     assert_eq!(count(&locks, &name, JobState::Dead).await, 10);
-    assert_eq!(deferrer.retry_dead(Arc::clone(&of), 1_000_000).await, Ok(10));
-    assert_eq!(deferrer.retry_dead(Arc::clone(&of), 10).await, Ok(0));
+    assert_eq!(job_queue.retry_dead(Arc::clone(&of), 1_000_000).await, Ok(10));
+    assert_eq!(job_queue.retry_dead(Arc::clone(&of), 10).await, Ok(0));
     let working = start(&locks, &function);
     calls.reach(DEAD as usize - 5).await;
     let mut all = calls.all();
     all.sort_unstable();
     assert_eq!(all, (5..DEAD).collect::<Vec<_>>(), "the oldest were removed, and the others run");
     assert_eq!(count(&locks, &name, JobState::Waiting).await, 1, "a waiting call is none of them");
-    assert!(deferrer.remove(of, late).await.unwrap());
+    assert!(job_queue.remove(of, late).await.unwrap());
     nothing_is_left(&locks, &name).await;
     ends_on(backend, &locks, working).await;
 }
@@ -200,17 +200,17 @@ async fn dead_letters_of_one_moment_are_in_the_order_in_which_they_were_given_up
     let clock = Arc::new(Clock::at(now));
     let server = Server::with_clock(Arc::clone(&clock));
     let locks = LockManager::builder().timeout(LONG_TTL).connect(&server.url()).await.unwrap();
-    let (deferrer, function) = (locks.deferrer(), Arc::<str>::from("dead"));
+    let (job_queue, function) = (locks.job_queue(), Arc::<str>::from("dead"));
     let give_up = async |id: &str| {
         let taken = take(&locks, "dead", LONG_TTL).await;
         assert_eq!(taken.id, id);
         assert_eq!(
-            deferrer.settle(taken, Settled::Dead { error: "out of stock".into() }).await,
+            job_queue.settle(taken, Settled::Dead { error: "out of stock".into() }).await,
             Ok(true)
         );
     };
     let dead = async || {
-        let page = deferrer.list(Arc::clone(&function), JobState::Dead, 0, 10).await.unwrap();
+        let page = job_queue.list(Arc::clone(&function), JobState::Dead, 0, 10).await.unwrap();
         assert!(
             page.jobs.iter().all(|job| matches!(job.when, When::Ago(_) | When::In(Duration::ZERO))),
             "it was before now"
@@ -218,18 +218,18 @@ async fn dead_letters_of_one_moment_are_in_the_order_in_which_they_were_given_up
         page.jobs.into_iter().map(|job| job.id).collect::<Vec<_>>()
     };
     for id in IDS {
-        deferrer.put(NewJob::new(Arc::clone(&function), id, "[42]", "order:42")).await.unwrap();
+        job_queue.put(NewJob::new(Arc::clone(&function), id, "[42]", "order:42")).await.unwrap();
         give_up(id).await;
     }
     assert_eq!(dead().await, IDS);
-    assert_eq!(deferrer.remove_dead(Arc::clone(&function), 2).await, Ok(2));
+    assert_eq!(job_queue.remove_dead(Arc::clone(&function), 2).await, Ok(2));
     assert_eq!(dead().await, IDS[2..]);
-    assert_eq!(deferrer.retry_dead(Arc::clone(&function), 2).await, Ok(2));
+    assert_eq!(job_queue.retry_dead(Arc::clone(&function), 2).await, Ok(2));
     assert_eq!(dead().await, IDS[4..]);
     // One that is given up again is the latest, also while the clock of the server is behind.
     clock.set(now - ms(5));
     remove(&locks, "dead", "f").await;
-    assert_eq!(deferrer.retry(Arc::clone(&function), "d".to_owned()).await, Ok(true));
+    assert_eq!(job_queue.retry(Arc::clone(&function), "d".to_owned()).await, Ok(true));
     remove(&locks, "dead", "a").await;
     give_up("d").await;
     clock.set(now);

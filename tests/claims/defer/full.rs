@@ -57,7 +57,7 @@ async fn a_bounded_number_of_calls_of_a_function_wait() {
     let refusal = refused(&locks, busy.clone(), &function).await;
     assert_eq!(
         refusal,
-        "TooManyDeferred: 1000000 calls of `f` wait already: run more workers, or defer fewer calls"
+        "TooManyJobs: 1000000 jobs of `f` wait already: run more workers, or defer fewer calls"
     );
     let waiting: usize = admin.ask(&["ZCARD", DUE]);
     assert_eq!(waiting, WAITING_MAX);
@@ -96,13 +96,13 @@ async fn a_bounded_number_of_dead_letters_is_kept_the_latest_ones() {
     admin.ask::<()>(&["EVAL", fill, "2", calls, dead, &DEAD_MAX.to_string()]);
     let function = noting("f", &Calls::default()).delay(Duration::ZERO);
     let id = put(&locks, &function, 1).await;
-    let deferrer = locks.deferrer();
+    let job_queue = locks.job_queue();
     let job = take(&locks, "f", LONG_TTL).await;
     assert_eq!(
-        deferrer.settle(job, Settled::Dead { error: "out of stock".into() }).await,
+        job_queue.settle(job, Settled::Dead { error: "out of stock".into() }).await,
         Ok(true)
     );
-    let page = deferrer.list("f".into(), JobState::Dead, 0, 1).await.unwrap();
+    let page = job_queue.list("f".into(), JobState::Dead, 0, 1).await.unwrap();
     assert_eq!((page.total, &*page.jobs[0].id), (DEAD_MAX, "id2"), "the oldest is forgotten");
     assert!(!admin.ask::<bool>(&["HEXISTS", calls, "id1"]));
     remove(&locks, "f", id).await;

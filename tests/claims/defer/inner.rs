@@ -38,10 +38,10 @@ async fn a_call_that_is_deferred_inside_of_another_is_stored_once(backend: &Back
     held.release().await.unwrap();
     nothing_is_left(&locks, &outer).await;
 
-    let deferrer = locks.deferrer();
-    let page = deferrer.list(inner.as_str().into(), JobState::Waiting, 0, 9).await.unwrap();
+    let job_queue = locks.job_queue();
+    let page = job_queue.list(inner.as_str().into(), JobState::Waiting, 0, 9).await.unwrap();
     for call in page.jobs {
-        assert!(deferrer.retry(inner.as_str().into(), call.id).await.unwrap());
+        assert!(job_queue.retry(inner.as_str().into(), call.id).await.unwrap());
     }
     let also_working = start(&locks, &stored);
     calls.reach(3).await;

@@ -9,22 +9,22 @@ use super::*;
 async fn listing_calls_keeps_all_of_their_keys_equally_long() {
     let server = Server::start();
     let locks = connect(&server).await;
-    let deferrer = locks.deferrer();
+    let job_queue = locks.job_queue();
     let call = |id: &str, delay| {
         let mut job = NewJob::new("f", id, "[1]", name("key"));
         (job.delay, job.keep) = (delay, Keep::First);
         job
     };
     let taken = async |id| {
-        deferrer.put(call(id, Duration::ZERO)).await.unwrap();
+        job_queue.put(call(id, Duration::ZERO)).await.unwrap();
         take(&locks, "f", LONG_TTL).await
     };
     // One of each.
     let job = taken("dead").await;
-    assert_eq!(deferrer.settle(job, Settled::Dead { error: "no".into() }).await, Ok(true));
+    assert_eq!(job_queue.settle(job, Settled::Dead { error: "no".into() }).await, Ok(true));
     taken("running").await;
     let waiting = call("waiting", LONG_TTL);
-    deferrer.put(waiting.clone()).await.unwrap();
+    job_queue.put(waiting.clone()).await.unwrap();
 
     let mut admin = server.admin();
     let keys = ["lm1:jobs:f"].into_iter().map(str::to_owned);
@@ -38,13 +38,13 @@ async fn listing_calls_keeps_all_of_their_keys_equally_long() {
         match what {
             "listed" => assert_eq!(count(&locks, "f", JobState::Dead).await, 1),
             "counted" => {
-                let page = deferrer.list("f".into(), JobState::Running, 0, 0).await.unwrap();
+                let page = job_queue.list("f".into(), JobState::Running, 0, 0).await.unwrap();
                 assert_eq!(page.total, 1);
             }
             "stored again" => {
-                deferrer.put(waiting.clone()).await.unwrap();
+                job_queue.put(waiting.clone()).await.unwrap();
             }
-            _ => assert!(!deferrer.remove("f".into(), "running".to_owned()).await.unwrap()),
+            _ => assert!(!job_queue.remove("f".into(), "running".to_owned()).await.unwrap()),
         }
         for key in &keys {
             let left: i64 = admin.ask(&["TTL", key]);

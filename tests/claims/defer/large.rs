@@ -29,7 +29,7 @@ async fn many_large_calls_are_run_over_a_network_of_little_bandwidth() {
     let (server, calls) = (Server::start(), Calls::default());
     let near = connect(&server).await;
     for nth in 0..16 {
-        near.deferrer().put(large("f", &nth.to_string(), MIB)).await.unwrap();
+        near.job_queue().put(large("f", &nth.to_string(), MIB)).await.unwrap();
     }
     let proxy = Proxy::to(server.port());
     proxy.bandwidth(BANDWIDTH);
@@ -44,7 +44,7 @@ async fn many_large_calls_are_run_over_a_network_of_little_bandwidth() {
 async fn many_large_calls_are_run(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("large"));
     for nth in 0..16 {
-        locks.deferrer().put(large(&name, &nth.to_string(), MIB)).await.unwrap();
+        locks.job_queue().put(large(&name, &nth.to_string(), MIB)).await.unwrap();
     }
     let working = start(&locks, &measuring(&name, &calls));
     calls.reach(16).await;
@@ -56,7 +56,7 @@ async fn many_large_calls_are_run(backend: &Backend) {
 #[on(memory, redis, postgres, both_runtimes)]
 async fn arguments_over_the_limit_are_refused_with_size_and_limit(backend: &Backend) {
     let calls = Calls::default();
-    let (usual, limited) = (patient(), patient().max_deferred_size(8));
+    let (usual, limited) = (patient(), patient().max_job_size(8));
     for (builder, limit) in [(usual, MIB), (limited, 8)] {
         let (locks, name, key) = (backend.manager_from(builder).await, name("limit"), name("key"));
         let function = measuring(&name, &calls);
@@ -66,7 +66,7 @@ async fn arguments_over_the_limit_are_refused_with_size_and_limit(backend: &Back
             async |bytes: usize| defer(&locks, &function, &key, ("x".repeat(bytes - 4),)).await;
         let refused = later(limit + 1).await;
         assert!(
-            matches!(refused, LockError::InvalidSetting { setting: "max_deferred_size", .. }),
+            matches!(refused, LockError::InvalidSetting { setting: "max_job_size", .. }),
             "{refused:?}"
         );
         let text = refused.to_string();
@@ -84,10 +84,10 @@ async fn arguments_over_the_limit_are_refused_with_size_and_limit(backend: &Back
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_no_network_carries_is_a_dead_letter_and_others_are_run() {
     let (server, calls) = (Server::start(), Calls::default());
-    let near = patient().max_deferred_size(16 * MIB).connect(&server.url()).await.unwrap();
+    let near = patient().max_job_size(16 * MIB).connect(&server.url()).await.unwrap();
     let mut fatal = large("f", "fatal", 16 * MIB);
     fatal.attempts = 1;
-    near.deferrer().put(fatal).await.unwrap();
+    near.job_queue().put(fatal).await.unwrap();
     let proxy = Proxy::to(server.port());
     proxy.bandwidth(BANDWIDTH / 4);
     let far = LockManager::builder().timeout(Duration::from_secs(1));
@@ -98,9 +98,9 @@ async fn a_call_that_no_network_carries_is_a_dead_letter_and_others_are_run() {
     eventually("it is given up", TEST_TIMEOUT * 2, is_dead).await;
     let dead = first(&near, "f", JobState::Dead).await.expect("it is kept");
     let expected = "2 runs have ended without a report: \
-                    look for workers that crash or block, then retry the call";
+                    look for workers that crash or block, then retry the job";
     assert_eq!(dead.error.as_deref(), Some(expected));
-    near.deferrer().put(large("f", "small", 5)).await.unwrap();
+    near.job_queue().put(large("f", "small", 5)).await.unwrap();
     calls.reach(1).await;
     assert_eq!(calls.all(), [1], "the other one has reached nobody");
     ends(&far, working).await;
@@ -109,12 +109,13 @@ async fn a_call_that_no_network_carries_is_a_dead_letter_and_others_are_run() {
 #[on(redis, postgres, both_runtimes)]
 async fn calls_are_taken_and_listed_in_parts_that_are_not_too_large(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("parts"));
-    let deferrer = locks.deferrer();
+    let job_queue = locks.job_queue();
     for (id, bytes) in [("a", 100_000), ("b", 100_000), ("c", 100_000), ("d", MIB), ("e", 10)] {
-        deferrer.put(large(&name, id, bytes)).await.unwrap();
+        job_queue.put(large(&name, id, bytes)).await.unwrap();
     }
     let list = async |first| {
-        let page = deferrer.list(name.as_str().into(), JobState::Waiting, first, 10).await.unwrap();
+        let page =
+            job_queue.list(name.as_str().into(), JobState::Waiting, first, 10).await.unwrap();
         assert_eq!(page.total, 5);
         page.jobs.into_iter().map(|job| job.id).collect::<String>()
     };
@@ -122,10 +123,10 @@ async fn calls_are_taken_and_listed_in_parts_that_are_not_too_large(backend: &Ba
     let mut taken = Vec::new();
     while taken.len() < 4 {
         let order = TakeOptions::new([name.as_str()], 16, LONG_TTL);
-        let jobs = deferrer.take(order, Box::pin(pending())).await.unwrap();
+        let jobs = job_queue.take(order, Box::pin(pending())).await.unwrap();
         taken.push(jobs.iter().map(|job| &*job.id).collect::<String>());
         for job in jobs {
-            assert!(deferrer.settle(job, Settled::Done).await.unwrap());
+            assert!(job_queue.settle(job, Settled::Done).await.unwrap());
         }
     }
     assert_eq!(taken, ["ab", "c", "d", "e"]);
@@ -137,18 +138,18 @@ async fn calls_are_taken_and_listed_in_parts_that_are_not_too_large(backend: &Ba
 #[on(memory, redis, postgres, both_runtimes)]
 async fn a_late_end_of_a_call_that_was_given_up_counts(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("late"));
-    let (deferrer, function) = (locks.deferrer(), Arc::<str>::from(&*name));
+    let (job_queue, function) = (locks.job_queue(), Arc::<str>::from(&*name));
     let mut once = large(&name, "id", 5);
     once.attempts = 0;
-    deferrer.put(once).await.unwrap();
+    job_queue.put(once).await.unwrap();
     let order = TakeOptions::new([Arc::clone(&function)], 1, SHORT_DELAY);
-    let job = deferrer.take(order.clone(), Box::pin(pending())).await.unwrap().remove(0);
+    let job = job_queue.take(order.clone(), Box::pin(pending())).await.unwrap().remove(0);
     // Another worker asks, and is not given it.
     let enough = eventually("given up", TEST_TIMEOUT, async || {
         count(&locks, &name, JobState::Dead).await == 1
     });
-    assert!(deferrer.take(order, Box::pin(enough)).await.unwrap().is_empty());
-    assert!(deferrer.settle(job, Settled::Done).await.unwrap());
+    assert!(job_queue.take(order, Box::pin(enough)).await.unwrap().is_empty());
+    assert!(job_queue.settle(job, Settled::Done).await.unwrap());
     nothing_is_left(&locks, &name).await;
     forget(backend).await;
 }

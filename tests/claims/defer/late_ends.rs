@@ -4,7 +4,7 @@ use std::future::pending;
 use std::sync::atomic::AtomicUsize;
 
 use lockmacro_runtime::defer::{
-    Answer, Deferrer, Job, NewJob, Page, Settled, StopWaiting, Stored, TakeOptions,
+    Job, JobFuture, JobQueue, NewJob, Page, Settled, StopWaiting, Stored, TakeOptions,
 };
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -17,7 +17,7 @@ const LEASE: Duration = Duration::from_secs(30);
 /// Calls that are kept in memory, whose ends are not taken note of for a while.
 #[derive(Debug)]
 struct LateEnds {
-    calls: Arc<dyn Deferrer>,
+    calls: Arc<dyn JobQueue>,
     /// So often their lease is made longer before that.
     deaf_for: usize,
     /// How often it was since the first end that was reported.
@@ -26,15 +26,15 @@ struct LateEnds {
     in_vain: AtomicUsize,
 }
 
-impl Deferrer for LateEnds {
-    fn keep(&self, job: Job, lease: Duration) -> Answer<'_, bool> {
+impl JobQueue for LateEnds {
+    fn keep(&self, job: Job, lease: Duration) -> JobFuture<'_, bool> {
         if let Some(kept) = &mut *self.kept.lock().unwrap() {
             *kept += 1;
         }
         self.calls.keep(job, lease)
     }
 
-    fn settle(&self, job: Job, how: Settled) -> Answer<'_, bool> {
+    fn settle(&self, job: Job, how: Settled) -> JobFuture<'_, bool> {
         if *self.kept.lock().unwrap().get_or_insert(0) < self.deaf_for {
             self.in_vain.fetch_add(1, Ordering::Relaxed);
             let error = LockError::unavailable("it is deaf");
@@ -43,34 +43,40 @@ impl Deferrer for LateEnds {
         self.calls.settle(job, how)
     }
 
-    fn put(&self, job: NewJob) -> Answer<'_, Stored> {
+    fn put(&self, job: NewJob) -> JobFuture<'_, Stored> {
         self.calls.put(job)
     }
 
-    fn take<'a>(&'a self, order: TakeOptions, enough: StopWaiting<'a>) -> Answer<'a, Vec<Job>> {
+    fn take<'a>(&'a self, order: TakeOptions, enough: StopWaiting<'a>) -> JobFuture<'a, Vec<Job>> {
         self.calls.take(order, enough)
     }
 
-    fn list(&self, of: Arc<str>, state: JobState, first: usize, most: usize) -> Answer<'_, Page> {
+    fn list(
+        &self,
+        of: Arc<str>,
+        state: JobState,
+        first: usize,
+        most: usize,
+    ) -> JobFuture<'_, Page> {
         self.calls.list(of, state, first, most)
     }
 
-    fn retry(&self, function: Arc<str>, id: String) -> Answer<'_, bool> {
+    fn retry(&self, function: Arc<str>, id: String) -> JobFuture<'_, bool> {
         self.calls.retry(function, id)
     }
 
-    fn remove(&self, function: Arc<str>, id: String) -> Answer<'_, bool> {
+    fn remove(&self, function: Arc<str>, id: String) -> JobFuture<'_, bool> {
         self.calls.remove(function, id)
     }
 }
 
 /// Calls in memory whose ends are not taken note of until they were kept so often.
 fn deaf(deaf_for: usize) -> (LockManager, Arc<LateEnds>) {
-    let calls = LockManager::isolated_memory().deferrer();
+    let calls = LockManager::isolated_memory().job_queue();
     let (kept, in_vain) = (Mutex::new(None), AtomicUsize::new(0));
     let deaf = Arc::new(LateEnds { calls, deaf_for, kept, in_vain });
-    let plugged_in: Arc<dyn Deferrer> = deaf.clone();
-    (patient().deferrer(plugged_in).isolated_memory(), deaf)
+    let plugged_in: Arc<dyn JobQueue> = deaf.clone();
+    (patient().job_queue(plugged_in).isolated_memory(), deaf)
 }
 
 /// Runs one call, until it is over or was begun twice; gives how often it was begun, and reported

@@ -169,17 +169,17 @@ async fn apart() {
 /// Takes a call, as a worker does.
 async fn take(locks: &LockManager, function: &str, lease: Duration) -> Job {
     let order = TakeOptions::new([function], 1, lease);
-    let mut taken = locks.deferrer().take(order, Box::pin(pending())).await.expect("taken");
+    let mut taken = locks.job_queue().take(order, Box::pin(pending())).await.expect("taken");
     taken.pop().expect("one")
 }
 
 async fn first(locks: &LockManager, function: &str, state: JobState) -> Option<JobInfo> {
-    let page = locks.deferrer().list(function.into(), state, 0, 1).await.expect("listed");
+    let page = locks.job_queue().list(function.into(), state, 0, 1).await.expect("listed");
     page.jobs.into_iter().next()
 }
 
 async fn remove(locks: &LockManager, function: &str, id: impl Into<String>) {
-    let removed = locks.deferrer().remove(function.into(), id.into()).await;
+    let removed = locks.job_queue().remove(function.into(), id.into()).await;
     assert!(removed.expect("asked"), "it is not there");
 }
 
@@ -191,7 +191,7 @@ async fn dead_letter(locks: &LockManager, function: &str) -> JobInfo {
 }
 
 async fn count(locks: &LockManager, function: &str, state: JobState) -> usize {
-    let page = locks.deferrer().list(function.into(), state, 0, 10).await.expect("listed");
+    let page = locks.job_queue().list(function.into(), state, 0, 10).await.expect("listed");
     page.total
 }
 

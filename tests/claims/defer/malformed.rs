@@ -32,7 +32,7 @@ async fn what_is_no_call_is_removed_and_the_others_are_run() {
     };
     eventually("it is left to others", TEST_TIMEOUT, is_left).await;
     eventually("it is removed between two tries", TEST_TIMEOUT, async || {
-        locks.deferrer().remove("f".into(), "bad".to_owned()).await.unwrap()
+        locks.job_queue().remove("f".into(), "bad".to_owned()).await.unwrap()
     })
     .await;
     let none_waits = async || count(&locks, "f", JobState::Waiting).await == 0;
@@ -108,11 +108,11 @@ fn bytes_of(text: &str) -> Vec<u8> {
 async fn a_call_that_is_due_at_no_time_at_all_is_listed_and_can_be_removed() {
     let server = Server::start();
     let locks = connect(&server).await;
-    let deferrer = locks.deferrer();
+    let job_queue = locks.job_queue();
     for (id, at) in [("never", "inf"), ("ever", "-inf"), ("late", "1e300")] {
         write(&server, id, "[0]", "d", at);
     }
-    let page = deferrer.list("f".into(), JobState::Waiting, 0, 10).await.unwrap();
+    let page = job_queue.list("f".into(), JobState::Waiting, 0, 10).await.unwrap();
     let listed: Vec<_> =
         page.jobs.iter().map(|job| (&*job.id, matches!(job.when, When::In(_)))).collect();
     assert_eq!((page.total, listed), (3, vec![("ever", false), ("late", true), ("never", true)]));
@@ -149,12 +149,12 @@ async fn a_key_beside_the_queue_that_is_of_another_type_stops_no_worker() {
 async fn a_key_beside_the_queue_that_is_of_another_type_loses_no_call() {
     let server = Server::start();
     let locks = connect(&server).await;
-    let (mut admin, deferrer) = (server.admin(), locks.deferrer());
+    let (mut admin, job_queue) = (server.admin(), locks.job_queue());
     let function = noting("f", &Calls::default()).delay(Duration::ZERO);
     let order = || TakeOptions::new(["f"], 2, LONG_TTL);
     let take = async || {
         let soon = Box::pin(tokio::time::sleep(SHORT_DELAY * 5));
-        deferrer.take(order(), soon).await
+        job_queue.take(order(), soon).await
     };
     for number in 0..4 {
         put(&locks, &function, number).await;
@@ -168,14 +168,14 @@ async fn a_key_beside_the_queue_that_is_of_another_type_loses_no_call() {
         let job = taken.pop().expect("one");
         let dead = Settled::Dead { error: "out of stock".into() };
         for how in [dead, Settled::Returned, Settled::Done] {
-            let settled = deferrer.settle(job.clone(), how).await;
+            let settled = job_queue.settle(job.clone(), how).await;
             assert!(matches!(settled, Err(LockError::KeyNotALock { .. })), "{key}: {settled:?}");
         }
         let more = take().await;
         assert!(matches!(more, Err(LockError::KeyNotALock { .. })), "{key}: {more:?}");
         admin.ask::<()>(&["DEL", &key]);
         admin.ask::<()>(&["EVAL", "redis.pcall('RENAME', 'kept', KEYS[1])", "1", &key]);
-        assert!(deferrer.settle(job, Settled::Returned).await.unwrap(), "{key}");
+        assert!(job_queue.settle(job, Settled::Returned).await.unwrap(), "{key}");
         let total = count(&locks, "f", JobState::Waiting).await
             + count(&locks, "f", JobState::Running).await;
         assert_eq!((total, count(&locks, "f", JobState::Dead).await), (4, 0), "{key}");
@@ -230,10 +230,10 @@ async fn dead_letters_whose_id_is_no_text_can_be_removed() {
     for id in [r"\255", r"a\226\130", "text"] {
         write(&server, id, "[1]", "x", "1");
     }
-    let deferrer = locks.deferrer();
-    let page = deferrer.list("f".into(), JobState::Dead, 0, 9).await.unwrap();
+    let job_queue = locks.job_queue();
+    let page = job_queue.list("f".into(), JobState::Dead, 0, 9).await.unwrap();
     assert_eq!((page.total, page.jobs.len()), (3, 3), "they are shown as far as they are text");
-    assert_eq!(deferrer.remove_dead("f".into(), 9).await, Ok(3));
+    assert_eq!(job_queue.remove_dead("f".into(), 9).await, Ok(3));
     nothing_is_left(&locks, "f").await;
     assert!(!server.admin().ask::<bool>(&["EXISTS", "lm1:jobs:f"]), "nothing is left of them");
 }
@@ -241,30 +241,30 @@ async fn dead_letters_whose_id_is_no_text_can_be_removed() {
 #[on(memory, redis, postgres, both_runtimes)]
 async fn numbers_without_an_end_are_as_good_as_large_ones(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("far"));
-    let (deferrer, of) = (locks.deferrer(), Arc::<str>::from(&*name));
+    let (job_queue, of) = (locks.job_queue(), Arc::<str>::from(&*name));
     let call = |id: &str, delay| {
         let mut job = NewJob::new(Arc::clone(&of), id, "[1]", "order:1");
         job.delay = delay;
         job
     };
     for (nth, delay) in [Duration::MAX, Duration::MAX / 2, Duration::ZERO].into_iter().enumerate() {
-        deferrer.put(call(&format!("id{nth}"), delay)).await.unwrap();
+        job_queue.put(call(&format!("id{nth}"), delay)).await.unwrap();
     }
-    let page = deferrer.list(Arc::clone(&of), JobState::Waiting, usize::MAX, usize::MAX).await;
+    let page = job_queue.list(Arc::clone(&of), JobState::Waiting, usize::MAX, usize::MAX).await;
     assert_eq!(page.map(|page| (page.total, page.jobs.len())), Ok((3, 0)));
     let order = TakeOptions::new([Arc::clone(&of)], usize::MAX, Duration::MAX);
-    let taken = deferrer.take(order, Box::pin(pending())).await.unwrap();
+    let taken = job_queue.take(order, Box::pin(pending())).await.unwrap();
     let [job] = taken.try_into().expect("one is due");
-    assert!(deferrer.keep(Job::clone(&job), Duration::MAX).await.unwrap());
+    assert!(job_queue.keep(Job::clone(&job), Duration::MAX).await.unwrap());
     let again = Settled::Again { delay: Duration::MAX, error: "no".into() };
-    assert!(deferrer.settle(job, again).await.unwrap());
+    assert!(job_queue.settle(job, again).await.unwrap());
     // A worker waits for them, and works.
     let function = noting(&name, &calls);
     let working = start(&locks, &function);
     put(&locks, &function, 7).await;
     calls.reach(1).await;
     for nth in 0..3 {
-        assert!(deferrer.remove(Arc::clone(&of), format!("id{nth}")).await.unwrap());
+        assert!(job_queue.remove(Arc::clone(&of), format!("id{nth}")).await.unwrap());
     }
     nothing_is_left(&locks, &name).await;
     ends_on(backend, &locks, working).await;

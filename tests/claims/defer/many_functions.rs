@@ -9,7 +9,7 @@ async fn store(locks: &LockManager, function: &str, number: u64, delay: Duration
     let (id, arguments) = (format!("id{number}"), format!("[{number}]"));
     let mut job = NewJob::new(function, id, arguments, name("key"));
     job.delay = delay;
-    locks.deferrer().put(job).await.expect("stored");
+    locks.job_queue().put(job).await.expect("stored");
 }
 
 #[tokio::test]

@@ -1,10 +1,10 @@
-//! A queue of one's own, written from nothing but the documentation of `Deferrer`.
+//! A queue of one's own, written from nothing but the documentation of `JobQueue`.
 
 use std::time::Instant;
 
 use lockmacro_runtime::defer::{
-    Answer, Deferrer, Job, JobInfo, Keep, NewJob, Page, Settled, StopWaiting, Stored, TakeOptions,
-    When,
+    Job, JobFuture, JobInfo, JobQueue, Keep, NewJob, Page, Settled, StopWaiting, Stored,
+    TakeOptions, When,
 };
 use lockmacro_tests::{Server, log};
 use tokio::sync::Notify;
@@ -94,7 +94,7 @@ impl Shelf {
         &self,
         is_it: impl Fn(&Call) -> bool,
         change: impl FnOnce(&mut Call) -> Option<()>,
-    ) -> Answer<'_, bool> {
+    ) -> JobFuture<'_, bool> {
         let mut calls = self.calls.lock().unwrap();
         let place = calls.iter().position(is_it);
         if let Some(place) = place
@@ -111,7 +111,7 @@ impl Shelf {
         &self,
         job: Job,
         change: impl FnOnce(&mut Call) -> Option<()> + 'static,
-    ) -> Answer<'_, bool> {
+    ) -> JobFuture<'_, bool> {
         let turn = |job: &Job| (job.function.clone(), job.id.clone(), job.claim);
         let is_it =
             move |call: &Call| call.state == JobState::Running && turn(&call.job) == turn(&job);
@@ -127,13 +127,17 @@ fn unless_it_runs(function: Arc<str>, id: String) -> impl Fn(&Call) -> bool {
     }
 }
 
-impl Deferrer for Shelf {
-    fn put(&self, job: NewJob) -> Answer<'_, Stored> {
+impl JobQueue for Shelf {
+    fn put(&self, job: NewJob) -> JobFuture<'_, Stored> {
         let stored = self.put_now(job);
         Box::pin(async { stored })
     }
 
-    fn take<'a>(&'a self, order: TakeOptions, mut enough: StopWaiting<'a>) -> Answer<'a, Vec<Job>> {
+    fn take<'a>(
+        &'a self,
+        order: TakeOptions,
+        mut enough: StopWaiting<'a>,
+    ) -> JobFuture<'a, Vec<Job>> {
         Box::pin(async move {
             loop {
                 let changed = self.changed.notified();
@@ -150,14 +154,14 @@ impl Deferrer for Shelf {
         })
     }
 
-    fn keep(&self, job: Job, lease: Duration) -> Answer<'_, bool> {
+    fn keep(&self, job: Job, lease: Duration) -> JobFuture<'_, bool> {
         self.its(job, move |call| {
             call.at = Instant::now() + lease;
             Some(())
         })
     }
 
-    fn settle(&self, job: Job, how: Settled) -> Answer<'_, bool> {
+    fn settle(&self, job: Job, how: Settled) -> JobFuture<'_, bool> {
         self.its(job, move |call| {
             let now = Instant::now();
             (call.state, call.at) = (JobState::Waiting, now);
@@ -180,7 +184,13 @@ impl Deferrer for Shelf {
         })
     }
 
-    fn list(&self, of: Arc<str>, state: JobState, first: usize, most: usize) -> Answer<'_, Page> {
+    fn list(
+        &self,
+        of: Arc<str>,
+        state: JobState,
+        first: usize,
+        most: usize,
+    ) -> JobFuture<'_, Page> {
         let (mut calls, now) = (self.calls.lock().unwrap(), Instant::now());
         calls.sort_by_key(|call| call.at);
         let when = |at: Instant| match at.checked_duration_since(now) {
@@ -197,7 +207,7 @@ impl Deferrer for Shelf {
         Box::pin(async { Ok(page) })
     }
 
-    fn retry(&self, function: Arc<str>, id: String) -> Answer<'_, bool> {
+    fn retry(&self, function: Arc<str>, id: String) -> JobFuture<'_, bool> {
         self.change(unless_it_runs(function, id), |call| {
             (call.state, call.at) = (JobState::Waiting, Instant::now());
             (call.job.attempt, call.job.busy) = (0, 0);
@@ -205,7 +215,7 @@ impl Deferrer for Shelf {
         })
     }
 
-    fn remove(&self, function: Arc<str>, id: String) -> Answer<'_, bool> {
+    fn remove(&self, function: Arc<str>, id: String) -> JobFuture<'_, bool> {
         self.change(unless_it_runs(function, id), |_| None)
     }
 }
@@ -214,8 +224,8 @@ impl Deferrer for Shelf {
 async fn a_custom_queue_keeps_the_calls(backend: &Backend) {
     let shelf = Arc::new(Shelf::default());
     let plugged_in = || {
-        let shelf: Arc<dyn Deferrer> = shelf.clone();
-        backend.manager_from(patient().deferrer(shelf))
+        let shelf: Arc<dyn JobQueue> = shelf.clone();
+        backend.manager_from(patient().job_queue(shelf))
     };
     let (locks, other, calls) = (plugged_in().await, plugged_in().await, Calls::default());
     let function = noting("f", &calls);
@@ -236,12 +246,12 @@ async fn a_custom_queue_keeps_the_calls(backend: &Backend) {
     let id = put(&locks, &failing, 2).await;
     let dead = dead_letter(&locks, "g").await;
     assert_eq!((dead.attempts, dead.error.as_deref()), (3, Some("out of stock")));
-    assert!(locks.deferrer().retry("g".into(), id).await.unwrap());
+    assert!(locks.job_queue().retry("g".into(), id).await.unwrap());
     dead_letter(&locks, "g").await;
     *fails.lock().unwrap() = false;
-    assert_eq!(locks.deferrer().retry_dead("g".into(), 10).await, Ok(1));
+    assert_eq!(locks.job_queue().retry_dead("g".into(), 10).await, Ok(1));
     nothing_is_left(&locks, "g").await;
-    assert_eq!(locks.deferrer().remove_dead("g".into(), 10).await, Ok(0));
+    assert_eq!(locks.job_queue().remove_dead("g".into(), 10).await, Ok(0));
 
     // Calls that are alike are one, and a full queue says so.
     let key = backend.key("order:1");
@@ -269,7 +279,7 @@ async fn a_custom_queue_keeps_the_calls(backend: &Backend) {
 async fn calls_can_be_kept_on_another_server_than_the_locks() {
     let (here, there) = (Server::start(), Server::start());
     let keeper = connect(&there).await;
-    let builder = patient().deferrer(keeper.deferrer());
+    let builder = patient().job_queue(keeper.job_queue());
     let (locks, calls) = (builder.connect(&here.url()).await.unwrap(), Calls::default());
     let function = noting("f", &calls);
     put(&locks, &function, 1).await;
@@ -294,7 +304,7 @@ async fn an_outage_of_the_server_of_the_queue_is_logged_with_its_address() {
     let (locks_at, mut calls_at) = (Server::start(), Server::start());
     let builder = || LockManager::builder().timeout(SHORT_DELAY * 5);
     let calls = builder().connect(&calls_at.url()).await.expect("there");
-    let locks = builder().deferrer(calls.deferrer()).connect(&locks_at.url()).await;
+    let locks = builder().job_queue(calls.job_queue()).connect(&locks_at.url()).await;
     let locks = locks.expect("there");
     let function = noting("counted", &Calls::default());
     let working = start(&locks, &function);
@@ -304,11 +314,11 @@ async fn an_outage_of_the_server_of_the_queue_is_logged_with_its_address() {
     let lines =
         |words: &str| log::lines(|line| line.contains(words) && line.contains(&place)).len();
     eventually("a worker could not take calls", TEST_TIMEOUT, async || {
-        lines("deferred calls could not be taken") > 1
+        lines("jobs could not be taken") > 1
     })
     .await;
     calls_at.restart();
     eventually("it is back", TEST_TIMEOUT, async || lines("lock server back") == 1).await;
-    assert_eq!(lines("lock server lost"), 1);
+    assert_eq!(lines("lock server down"), 1);
     ends(&locks, working).await;
 }

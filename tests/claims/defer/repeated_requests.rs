@@ -41,17 +41,17 @@ async fn a_call_that_is_stored_again_after_it_was_done_is_run_once(backend: &Bac
     let working = start(&locks, &function);
     let mut job = NewJob::new(name.as_str(), "id", "[1]", "order:1");
     job.delay = SHORT_DELAY;
-    let stored = locks.deferrer().put(job.clone()).await.unwrap();
+    let stored = locks.job_queue().put(job.clone()).await.unwrap();
     assert_eq!((&*stored.id, stored.due), ("id", SHORT_DELAY));
     calls.reach(1).await;
     nothing_is_left(&locks, &name).await;
     // Its caller was not answered in time, or a request was held up in flight.
-    let again = locks.deferrer().put(job.clone()).await.unwrap();
+    let again = locks.job_queue().put(job.clone()).await.unwrap();
     assert_eq!((&*again.id, again.due), ("id", Duration::ZERO), "it is over");
     assert_eq!(count(&locks, &name, JobState::Waiting).await, 0);
     // Another one is another one.
     job.id = "other".to_owned();
-    locks.deferrer().put(job).await.unwrap();
+    locks.job_queue().put(job).await.unwrap();
     calls.reach(2).await;
     nothing_is_left(&locks, &name).await;
     ends_on(backend, &locks, working).await;
@@ -62,12 +62,12 @@ async fn a_call_is_superseded_though_the_answer_is_lost() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let locks = through(&proxy).await;
-    let deferrer = locks.deferrer();
-    let supersede = || deferrer.supersede("f".into(), "k".into(), Duration::ZERO);
+    let job_queue = locks.job_queue();
+    let supersede = || job_queue.supersede("f".into(), "k".into(), Duration::ZERO);
     supersede().await.expect("the server knows the script");
     let mut job = NewJob::new("f", "id", "[1]", "k");
     job.keep = Keep::Latest { at_most: None };
-    locks.deferrer().put(job).await.unwrap();
+    locks.job_queue().put(job).await.unwrap();
     apart().await;
     proxy.on_next(CALLS, Fault::CutReply);
     supersede().await.expect("it is repeated");
@@ -81,8 +81,8 @@ async fn a_newer_call_is_not_superseded_by_a_request_that_is_late() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let (locks, other) = (through(&proxy).await, connect(&server).await);
-    let deferrer = locks.deferrer();
-    let supersede = || deferrer.supersede("f".into(), "k".into(), Duration::ZERO);
+    let job_queue = locks.job_queue();
+    let supersede = || job_queue.supersede("f".into(), "k".into(), Duration::ZERO);
     supersede().await.expect("the server knows the script");
     proxy.on_next(CALLS, Fault::HoldCommand(ms(1_500)));
     let late = supersede();
@@ -91,7 +91,7 @@ async fn a_newer_call_is_not_superseded_by_a_request_that_is_late() {
         tokio::time::sleep(ms(500)).await;
         let mut job = NewJob::new("f", "newer", "[1]", "k");
         job.keep = Keep::Latest { at_most: None };
-        other.deferrer().put(job).await.expect("stored");
+        other.job_queue().put(job).await.expect("stored");
     };
     let (late, ()) = tokio::join!(late, newer);
     proxy.held_commands_arrive().await;
@@ -103,21 +103,21 @@ async fn a_newer_call_is_not_superseded_by_a_request_that_is_late() {
 #[on(memory, redis, postgres)]
 async fn a_call_that_is_stored_again_has_another_worker(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("stored-for-another"));
-    let deferrer = locks.deferrer();
+    let job_queue = locks.job_queue();
     let job = || NewJob::new(name.as_str(), "id", "[1]", "order:1");
-    deferrer.put(job()).await.expect("stored");
+    job_queue.put(job()).await.expect("stored");
     let slept = take(&locks, &name, ms(50)).await;
     // Once its lease is over, another one has it, and gives it back.
     let back = Settled::Again { delay: LONG_TTL, error: "later".into() };
     let again = take(&locks, &name, LONG_TTL).await;
-    assert!(deferrer.settle(again, back).await.expect("asked"));
+    assert!(job_queue.settle(again, back).await.expect("asked"));
     remove(&locks, &name, "id").await;
-    deferrer.put(job()).await.expect("stored");
+    job_queue.put(job()).await.expect("stored");
     let taken = take(&locks, &name, LONG_TTL).await;
-    let _unknown = deferrer.settle(slept.clone(), Settled::Done).await;
-    assert!(!deferrer.keep(slept, LONG_TTL).await.expect("asked"), "it is another one's");
-    assert!(deferrer.keep(taken.clone(), LONG_TTL).await.expect("asked"), "it is its own");
-    assert!(deferrer.settle(taken, Settled::Done).await.expect("asked"));
+    let _unknown = job_queue.settle(slept.clone(), Settled::Done).await;
+    assert!(!job_queue.keep(slept, LONG_TTL).await.expect("asked"), "it is another one's");
+    assert!(job_queue.keep(taken.clone(), LONG_TTL).await.expect("asked"), "it is its own");
+    assert!(job_queue.settle(taken, Settled::Done).await.expect("asked"));
     forget(backend).await;
 }
 
@@ -130,16 +130,16 @@ async fn a_call_that_is_stored_again_after_it_was_removed_is_stored(backend: &Ba
         job.delay = LONG_TTL;
         job
     };
-    let deferrer = locks.deferrer();
-    deferrer.put(job("waits")).await.unwrap();
-    deferrer.put(NewJob::new(name.as_str(), "dies", "[1]", "order:1")).await.unwrap();
+    let job_queue = locks.job_queue();
+    job_queue.put(job("waits")).await.unwrap();
+    job_queue.put(NewJob::new(name.as_str(), "dies", "[1]", "order:1")).await.unwrap();
     let taken = take(&locks, &name, LONG_TTL).await;
     let dies = Settled::Dead { error: "no".into() };
-    assert!(deferrer.settle(taken, dies).await.unwrap());
+    assert!(job_queue.settle(taken, dies).await.unwrap());
     remove(&locks, &name, "waits").await;
-    assert_eq!(deferrer.remove_dead(name.as_str().into(), 9).await, Ok(1));
+    assert_eq!(job_queue.remove_dead(name.as_str().into(), 9).await, Ok(1));
     for id in ["waits", "dies"] {
-        assert_eq!(deferrer.put(job(id)).await.unwrap().due, LONG_TTL, "{id}");
+        assert_eq!(job_queue.put(job(id)).await.unwrap().due, LONG_TTL, "{id}");
     }
     assert_eq!(count(&locks, &name, JobState::Waiting).await, 2);
     for id in ["waits", "dies"] {
@@ -159,7 +159,7 @@ async fn lose(answers: usize, timeout: Duration, fault: Fault, functions: &[&str
     let function = noting("f", &calls).attempts(1);
     put(&other, &function, 0).await;
     let job = take(&other, "f", LONG_TTL).await;
-    assert!(other.deferrer().settle(job, Settled::Done).await.unwrap());
+    assert!(other.job_queue().settle(job, Settled::Done).await.unwrap());
 
     put(&other, &function, 1).await;
     eventually("it is due", TEST_TIMEOUT, async || {
@@ -238,12 +238,12 @@ async fn an_end_that_is_reported_twice_counts_once() {
         put(&other, &function, 1).await;
         let back = take(&other, "f", LONG_TTL).await;
         let once = Settled::Again { delay: Duration::ZERO, error: error() };
-        assert!(other.deferrer().settle(back, once).await.unwrap());
+        assert!(other.job_queue().settle(back, once).await.unwrap());
         let job = take(&other, "f", LONG_TTL).await;
         if nth > 0 {
             proxy.on_next(CALLS, Fault::CutReply);
         }
-        let settled = locks.deferrer().settle(job.clone(), how.clone()).await;
+        let settled = locks.job_queue().settle(job.clone(), how.clone()).await;
         assert_eq!(settled, Ok(true), "{how:?}");
         assert!(proxy.orders_are_done(), "{how:?}");
         if let Some((state, attempts)) = left {
@@ -278,28 +278,28 @@ async fn returned_jobs(locks: &LockManager, function: &DeferredFn<(u64,)>) -> (J
 async fn a_late_worker_ends_its_call_unless_another_has_it(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("late"));
     let function = noting(&name, &Calls::default());
-    let deferrer = locks.deferrer();
+    let job_queue = locks.job_queue();
     let (silent, other) = returned_jobs(&locks, &function).await;
-    assert!(deferrer.settle(silent, Settled::Done).await.unwrap(), "nobody else has begun it");
-    assert!(deferrer.settle(other, Settled::Done).await.unwrap());
+    assert!(job_queue.settle(silent, Settled::Done).await.unwrap(), "nobody else has begun it");
+    assert!(job_queue.settle(other, Settled::Done).await.unwrap());
     nothing_is_left(&locks, &name).await;
 
     // A person has it tried again, whatever the worker says.
     let (silent, other) = returned_jobs(&locks, &function).await;
-    assert!(deferrer.retry(name.as_str().into(), silent.id.clone()).await.unwrap());
-    assert!(!deferrer.keep(silent.clone(), LONG_TTL).await.unwrap());
-    assert!(!deferrer.settle(silent, Settled::Done).await.unwrap());
+    assert!(job_queue.retry(name.as_str().into(), silent.id.clone()).await.unwrap());
+    assert!(!job_queue.keep(silent.clone(), LONG_TTL).await.unwrap());
+    assert!(!job_queue.settle(silent, Settled::Done).await.unwrap());
     let retried = take(&locks, &name, LONG_TTL).await;
-    assert!(deferrer.settle(retried, Settled::Done).await.unwrap());
-    assert!(deferrer.settle(other, Settled::Done).await.unwrap());
+    assert!(job_queue.settle(retried, Settled::Done).await.unwrap());
+    assert!(job_queue.settle(other, Settled::Done).await.unwrap());
 
     // Heard of again, it goes on.
     let (silent, other) = returned_jobs(&locks, &function).await;
-    assert!(deferrer.keep(silent.clone(), LONG_TTL).await.unwrap());
+    assert!(job_queue.keep(silent.clone(), LONG_TTL).await.unwrap());
     assert_eq!(count(&locks, &name, JobState::Running).await, 2);
     assert_eq!(count(&locks, &name, JobState::Waiting).await, 0);
-    assert!(deferrer.settle(silent, Settled::Done).await.unwrap());
-    assert!(deferrer.settle(other, Settled::Done).await.unwrap());
+    assert!(job_queue.settle(silent, Settled::Done).await.unwrap());
+    assert!(job_queue.settle(other, Settled::Done).await.unwrap());
     nothing_is_left(&locks, &name).await;
     forget(backend).await;
 }
@@ -308,24 +308,24 @@ async fn a_late_worker_ends_its_call_unless_another_has_it(backend: &Backend) {
 async fn a_late_worker_learns_that_another_one_has_ended_its_call(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("others"));
     let function = noting(&name, &Calls::default());
-    let deferrer = locks.deferrer();
+    let job_queue = locks.job_queue();
     let late = || Settled::Again { delay: LONG_TTL, error: "too late".into() };
     let (silent, other) = returned_jobs(&locks, &function).await;
     let mut taken = take(&locks, &name, LONG_TTL).await;
     assert_eq!(taken.id, silent.id);
-    assert!(deferrer.settle(taken.clone(), Settled::Done).await.unwrap());
+    assert!(job_queue.settle(taken.clone(), Settled::Done).await.unwrap());
     for how in [Settled::Done, late(), Settled::Returned] {
-        assert_eq!(deferrer.settle(silent.clone(), how).await, Ok(false), "another one's turn");
+        assert_eq!(job_queue.settle(silent.clone(), how).await, Ok(false), "another one's turn");
     }
     taken.claim += 1;
-    assert_eq!(deferrer.settle(taken, Settled::Done).await, Ok(false), "nobody's turn");
-    assert!(deferrer.settle(other, Settled::Done).await.unwrap());
+    assert_eq!(job_queue.settle(taken, Settled::Done).await, Ok(false), "nobody's turn");
+    assert!(job_queue.settle(other, Settled::Done).await.unwrap());
 
     // A person has removed it.
     let (silent, other) = returned_jobs(&locks, &function).await;
     remove(&locks, &name, silent.id.clone()).await;
-    assert_eq!(deferrer.settle(silent, late()).await, Ok(false), "it is gone");
-    assert!(deferrer.settle(other, Settled::Done).await.unwrap());
+    assert_eq!(job_queue.settle(silent, late()).await, Ok(false), "it is gone");
+    assert!(job_queue.settle(other, Settled::Done).await.unwrap());
     nothing_is_left(&locks, &name).await;
     forget(backend).await;
 }
@@ -334,13 +334,13 @@ async fn a_late_worker_learns_that_another_one_has_ended_its_call(backend: &Back
 async fn a_late_worker_does_not_end_what_others_count_on(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("count-on"));
     let function = noting(&name, &Calls::default()).unique();
-    let deferrer = locks.deferrer();
+    let job_queue = locks.job_queue();
     let (silent, other) = returned_jobs(&locks, &function).await;
     // Another caller may rely on the call being run later.
-    assert!(!deferrer.settle(silent, Settled::Done).await.unwrap());
-    assert!(deferrer.settle(other, Settled::Done).await.unwrap());
+    assert!(!job_queue.settle(silent, Settled::Done).await.unwrap());
+    assert!(job_queue.settle(other, Settled::Done).await.unwrap());
     let again = take(&locks, &name, LONG_TTL).await;
-    assert!(deferrer.settle(again, Settled::Done).await.unwrap());
+    assert!(job_queue.settle(again, Settled::Done).await.unwrap());
     nothing_is_left(&locks, &name).await;
     forget(backend).await;
 }

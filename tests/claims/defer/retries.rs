@@ -35,7 +35,7 @@ async fn a_call_that_fails_is_tried_again_and_is_a_dead_letter_in_the_end(backen
     assert_eq!((&dead.id, dead.attempts, dead.arguments.as_str()), (&id, 3, "[7]"));
     assert_eq!(dead.error.as_deref(), Some("out of stock"));
     // Tried again by a person, it has all its attempts, and this one succeeds.
-    assert_eq!(locks.deferrer().retry(name.as_str().into(), id).await, Ok(true));
+    assert_eq!(locks.job_queue().retry(name.as_str().into(), id).await, Ok(true));
     nothing_is_left(&locks, &name).await;
     assert_eq!(tries.load(Ordering::Relaxed), 4);
     ends_on(backend, &locks, working).await;

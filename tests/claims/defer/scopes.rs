@@ -21,7 +21,7 @@ async fn services_with_prefixes_do_not_run_each_others_calls(backend: &Backend) 
     }
     held.release().await.expect("still held");
     let stored = format!("shop:{name}");
-    let page = shop.deferrer().list(stored.as_str().into(), JobState::Waiting, 0, 10).await;
+    let page = shop.job_queue().list(stored.as_str().into(), JobState::Waiting, 0, 10).await;
     let page = page.expect("listed");
     assert_eq!((page.total, &*page.jobs[0].key), (1, &*format!("shop:{key}")));
     // The other service's worker is there, and has its own calls alone.

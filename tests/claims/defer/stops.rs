@@ -208,23 +208,26 @@ async fn a_call_that_went_to_another_worker_is_settled_by_that_one(backend: &Bac
     let (locks, name) = (manager(backend).await, name("handed-on"));
     let function = noting(&name, &Calls::default());
     put(&locks, &function, 5).await;
-    let deferrer = locks.deferrer();
+    let job_queue = locks.job_queue();
     // The first worker is not heard of any more, or gives it back and says so twice.
     for ends in [None, Some(Settled::Returned)] {
         let first = take(&locks, &name, SHORT_DELAY).await;
         if let Some(back) = ends.clone() {
-            assert!(deferrer.settle(first.clone(), back).await.unwrap());
+            assert!(job_queue.settle(first.clone(), back).await.unwrap());
         }
         let second = take(&locks, &name, LONG_TTL).await;
         assert_eq!(first.id, second.id);
         let late = ends.unwrap_or(Settled::Done);
-        assert!(!deferrer.settle(first.clone(), late).await.unwrap(), "it is not its own any more");
-        assert!(!deferrer.keep(first, LONG_TTL).await.unwrap());
-        assert!(deferrer.keep(second.clone(), LONG_TTL).await.unwrap());
-        assert!(deferrer.settle(second, Settled::Returned).await.unwrap());
+        assert!(
+            !job_queue.settle(first.clone(), late).await.unwrap(),
+            "it is not its own any more"
+        );
+        assert!(!job_queue.keep(first, LONG_TTL).await.unwrap());
+        assert!(job_queue.keep(second.clone(), LONG_TTL).await.unwrap());
+        assert!(job_queue.settle(second, Settled::Returned).await.unwrap());
     }
     let last = take(&locks, &name, LONG_TTL).await;
-    assert!(deferrer.settle(last, Settled::Done).await.unwrap());
+    assert!(job_queue.settle(last, Settled::Done).await.unwrap());
     nothing_is_left(&locks, &name).await;
     forget(backend).await;
 }

@@ -1,6 +1,6 @@
 //! One call for each key.
 
-use lockmacro_runtime::defer::{Deferrer, Keep, NewJob, Settled};
+use lockmacro_runtime::defer::{JobQueue, Keep, NewJob, Settled};
 
 use super::*;
 
@@ -50,47 +50,47 @@ async fn calls_of_processes_that_seed_alike_are_two(backend: &Backend) {
     forget(backend).await;
 }
 
-async fn click(deferrer: &dyn Deferrer, function: &str, id: &str, delay: Duration) -> String {
+async fn click(job_queue: &dyn JobQueue, function: &str, id: &str, delay: Duration) -> String {
     let mut job = NewJob::new(function, id, "[1]", "k");
     (job.delay, job.keep) = (delay, Keep::First);
-    deferrer.put(job).await.expect("stored").id
+    job_queue.put(job).await.expect("stored").id
 }
 
 #[on(memory, redis, postgres, both_runtimes)]
 async fn a_call_that_waits_again_is_one_with_a_later_one_of_its_key(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("again"));
-    let deferrer = &*locks.deferrer();
-    click(deferrer, &name, "a", Duration::ZERO).await;
+    let job_queue = &*locks.job_queue();
+    click(job_queue, &name, "a", Duration::ZERO).await;
     for round in 0..20 {
         let job = take(&locks, &name, LONG_TTL).await;
         // It may have begun too early for this one.
-        let next = click(deferrer, &name, &format!("c{round}"), LONG_TTL).await;
+        let next = click(job_queue, &name, &format!("c{round}"), LONG_TTL).await;
         assert_eq!(next, format!("c{round}"), "one that runs is not enough");
         assert!(
-            deferrer
+            job_queue
                 .settle(job, Settled::Again { delay: Duration::ZERO, error: "busy".into() })
                 .await
                 .unwrap()
         );
         assert_eq!(count(&locks, &name, JobState::Waiting).await, 1);
-        assert_eq!(click(deferrer, &name, "more", LONG_TTL).await, next, "it waits");
+        assert_eq!(click(job_queue, &name, "more", LONG_TTL).await, next, "it waits");
     }
     // It is due when the first of both is.
     let last = take(&locks, &name, LONG_TTL).await;
     assert_eq!(last.id, "c19");
-    click(deferrer, &name, "z", Duration::ZERO).await;
+    click(job_queue, &name, "z", Duration::ZERO).await;
     assert!(
-        deferrer
+        job_queue
             .settle(last.clone(), Settled::Again { delay: LONG_TTL, error: "busy".into() })
             .await
             .unwrap()
     );
-    assert!(!deferrer.keep(last, LONG_TTL).await.unwrap(), "it is gone");
+    assert!(!job_queue.keep(last, LONG_TTL).await.unwrap(), "it is gone");
     let last = take(&locks, &name, LONG_TTL).await;
     assert_eq!(last.id, "z");
-    assert!(deferrer.settle(last, Settled::Done).await.unwrap());
+    assert!(job_queue.settle(last, Settled::Done).await.unwrap());
     nothing_is_left(&locks, &name).await;
-    assert_eq!(click(deferrer, &name, "next", LONG_TTL).await, "next", "none waits");
+    assert_eq!(click(job_queue, &name, "next", LONG_TTL).await, "next", "none waits");
     remove(&locks, &name, "next".to_owned()).await;
     forget(backend).await;
 }
@@ -98,7 +98,7 @@ async fn a_call_that_waits_again_is_one_with_a_later_one_of_its_key(backend: &Ba
 #[on(memory, redis, postgres, both_runtimes)]
 async fn a_call_that_goes_back_is_one_with_a_later_one_of_its_key(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("back"));
-    let deferrer = &*locks.deferrer();
+    let job_queue = &*locks.job_queue();
     // Its worker gives it back, or is not heard of, or it was given up and a person has it tried
     // again.
     for (nth, how) in [Some(Settled::Returned), None, Some(Settled::Dead { error: "no".into() })]
@@ -106,19 +106,19 @@ async fn a_call_that_goes_back_is_one_with_a_later_one_of_its_key(backend: &Back
         .enumerate()
     {
         let (one, other) = (format!("one{nth}"), format!("other{nth}"));
-        click(deferrer, &name, &one, Duration::ZERO).await;
+        click(job_queue, &name, &one, Duration::ZERO).await;
         let job = take(&locks, &name, if how.is_none() { SHORT_DELAY } else { LONG_TTL }).await;
-        assert_eq!(click(deferrer, &name, &other, LONG_TTL).await, other);
+        assert_eq!(click(job_queue, &name, &other, LONG_TTL).await, other);
         if let Some(how) = how {
-            assert!(deferrer.settle(job, how).await.unwrap());
-            deferrer.retry(name.as_str().into(), one).await.unwrap();
+            assert!(job_queue.settle(job, how).await.unwrap());
+            job_queue.retry(name.as_str().into(), one).await.unwrap();
         }
         let left = take(&locks, &name, LONG_TTL).await;
         let tried = if nth == 1 { 2 } else { 1 };
         assert_eq!((left.id.as_str(), left.attempt), (&*other, tried), "it stands for both");
         assert_eq!(count(&locks, &name, JobState::Waiting).await, 0);
         assert_eq!(count(&locks, &name, JobState::Dead).await, 0);
-        assert!(deferrer.settle(left, Settled::Done).await.unwrap());
+        assert!(job_queue.settle(left, Settled::Done).await.unwrap());
         nothing_is_left(&locks, &name).await;
     }
     forget(backend).await;
@@ -130,15 +130,15 @@ async fn a_call_that_always_fails_becomes_a_dead_letter_however_often_it_is_stor
 ) {
     const ATTEMPTS: u32 = 5;
     let (locks, name) = (manager(backend).await, name("fails"));
-    let deferrer = &*locks.deferrer();
-    click(deferrer, &name, "click0", Duration::ZERO).await;
+    let job_queue = &*locks.job_queue();
+    click(job_queue, &name, "click0", Duration::ZERO).await;
     let mut tries = Vec::new();
     for nth in 1..=ATTEMPTS {
         let job = take(&locks, &name, LONG_TTL).await;
         tries.push(job.attempt);
         assert_eq!((&*job.id, job.busy), (&*format!("click{}", nth - 1), (nth - 1) / 2));
         // While it runs, it is wanted again.
-        click(deferrer, &name, &format!("click{nth}"), Duration::ZERO).await;
+        click(job_queue, &name, &format!("click{nth}"), Duration::ZERO).await;
         let error = || format!("error {nth}");
         let how = match nth {
             ATTEMPTS => Settled::Dead { error: error() },
@@ -146,9 +146,9 @@ async fn a_call_that_always_fails_becomes_a_dead_letter_however_often_it_is_stor
             _ if nth % 2 == 0 => Settled::Busy { delay: LONG_TTL, error: error() },
             _ => Settled::Again { delay: LONG_TTL, error: error() },
         };
-        assert!(deferrer.settle(job, how).await.unwrap());
+        assert!(job_queue.settle(job, how).await.unwrap());
         if nth < ATTEMPTS {
-            let page = deferrer.list(name.as_str().into(), JobState::Waiting, 0, 9).await.unwrap();
+            let page = job_queue.list(name.as_str().into(), JobState::Waiting, 0, 9).await.unwrap();
             assert_eq!((page.total, page.jobs[0].error.clone()), (1, Some(error())));
         }
     }
@@ -156,8 +156,8 @@ async fn a_call_that_always_fails_becomes_a_dead_letter_however_often_it_is_stor
     // Given up, it is another one's turn from the start.
     let fresh = take(&locks, &name, LONG_TTL).await;
     assert_eq!((fresh.attempt, fresh.busy), (1, 0));
-    assert!(deferrer.settle(fresh, Settled::Done).await.unwrap());
-    assert_eq!(deferrer.remove_dead(name.as_str().into(), 9).await, Ok(1));
+    assert!(job_queue.settle(fresh, Settled::Done).await.unwrap());
+    assert_eq!(job_queue.remove_dead(name.as_str().into(), 9).await, Ok(1));
     nothing_is_left(&locks, &name).await;
     forget(backend).await;
 }

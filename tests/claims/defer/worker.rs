@@ -1,4 +1,4 @@
-//! One process that runs deferred calls in `defer::workers_die`: `<url> <record> <lease ms>`.
+//! One process that runs jobs in `defer::workers_die`: `<url> <record> <lease ms>`.
 //!
 //! It notes in the record, behind its own number, when a call begins and is done, and what the
 //! queue says of its end: `settled`, `failed` when it is due again after an error, `lost` when the
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::defer::{
-    Answer, Deferrer, Job, JobState, NewJob, Page, Settled, StopWaiting, Stored, TakeOptions,
+    Job, JobFuture, JobQueue, JobState, NewJob, Page, Settled, StopWaiting, Stored, TakeOptions,
     Worker,
 };
 use lockmacro_runtime::{LockError, LockManager, distributed_lock};
@@ -34,7 +34,7 @@ impl Record {
 /// The locks' own queue, and a note of what it says.
 #[derive(Debug)]
 struct Noting {
-    queue: Arc<dyn Deferrer>,
+    queue: Arc<dyn JobQueue>,
     record: Arc<Record>,
     /// Until when each call is known to be this process's.
     kept: Mutex<HashMap<(String, u64), Instant>>,
@@ -49,16 +49,16 @@ impl Noting {
     }
 }
 
-impl Deferrer for Noting {
-    fn put(&self, job: NewJob) -> Answer<'_, Stored> {
+impl JobQueue for Noting {
+    fn put(&self, job: NewJob) -> JobFuture<'_, Stored> {
         self.queue.put(job)
     }
 
-    fn take<'a>(&'a self, order: TakeOptions, enough: StopWaiting<'a>) -> Answer<'a, Vec<Job>> {
+    fn take<'a>(&'a self, order: TakeOptions, enough: StopWaiting<'a>) -> JobFuture<'a, Vec<Job>> {
         self.queue.take(order, enough)
     }
 
-    fn keep(&self, job: Job, lease: Duration) -> Answer<'_, bool> {
+    fn keep(&self, job: Job, lease: Duration) -> JobFuture<'_, bool> {
         Box::pin(async move {
             let asked = Instant::now();
             let kept = self.queue.keep(job.clone(), lease).await;
@@ -74,7 +74,7 @@ impl Deferrer for Noting {
         })
     }
 
-    fn settle(&self, job: Job, how: Settled) -> Answer<'_, bool> {
+    fn settle(&self, job: Job, how: Settled) -> JobFuture<'_, bool> {
         Box::pin(async move {
             let end = if matches!(how, Settled::Again { .. }) { "failed" } else { "settled" };
             let settled = self.queue.settle(job.clone(), how).await;
@@ -93,15 +93,15 @@ impl Deferrer for Noting {
         state: JobState,
         first: usize,
         most: usize,
-    ) -> Answer<'_, Page> {
+    ) -> JobFuture<'_, Page> {
         self.queue.list(function, state, first, most)
     }
 
-    fn retry(&self, function: Arc<str>, id: String) -> Answer<'_, bool> {
+    fn retry(&self, function: Arc<str>, id: String) -> JobFuture<'_, bool> {
         self.queue.retry(function, id)
     }
 
-    fn remove(&self, function: Arc<str>, id: String) -> Answer<'_, bool> {
+    fn remove(&self, function: Arc<str>, id: String) -> JobFuture<'_, bool> {
         self.queue.remove(function, id)
     }
 }
@@ -164,9 +164,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let record = Record(OpenOptions::new().append(true).open(record)?);
     let record = RECORD.get_or_init(|| Arc::new(record));
     let patient = || LockManager::builder().timeout(Duration::from_secs(40));
-    let queue = patient().connect(url).await?.deferrer();
+    let queue = patient().connect(url).await?.job_queue();
     let queue = Noting { queue, record: Arc::clone(record), kept: Mutex::default() };
-    let locks = patient().deferrer(Arc::new(queue)).connect(url).await?;
+    let locks = patient().job_queue(Arc::new(queue)).connect(url).await?;
     locks.install()?;
     let ended = Arc::new(Notify::new());
     let end = Arc::clone(&ended);

@@ -139,7 +139,7 @@ async fn no_call_is_lost_when_workers_are_killed_a_hundred_times() {
             let function = if is_bad(call) { "bad" } else { "good" };
             let (id, arguments) = (format!("id{call}"), format!("[{call}]"));
             let job = NewJob::new(function, id, arguments, format!("order:{call}"));
-            locks.deferrer().put(job).await.expect("stored");
+            locks.job_queue().put(job).await.expect("stored");
             stored += 1;
         }
         // One is stalled for longer than its lease, again and again.
@@ -225,7 +225,7 @@ async fn no_call_is_lost_when_a_server_that_saves_is_killed() {
     server.restart();
     go_on.send_replace(true);
     for id in ids {
-        assert!(locks.deferrer().retry("f".into(), id).await.unwrap(), "it waits");
+        assert!(locks.job_queue().retry("f".into(), id).await.unwrap(), "it waits");
     }
     calls.reach(20).await;
     nothing_is_left(&locks, "f").await;

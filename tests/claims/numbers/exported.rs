@@ -27,7 +27,7 @@ async fn on_a_server() {
     let mut server = Server::start();
     let locks = within(ms(400), &server.url()).await;
     let address = format!("127.0.0.1:{}", server.port());
-    let lost = || value("lockmacro_server_lost", &[("server", &address)]);
+    let lost = || value("lockmacro_server_down", &[("server", &address)]);
     let renewed = lock(&locks, "k", "renewed").ttl(ms(600)).renew().acquire().await;
     let renewals = async || value("lockmacro_renewals_total", &[("name", "renewed")]) >= 1.0;
     eventually("it is renewed", SOON, renewals).await;
@@ -61,7 +61,7 @@ async fn on_a_server() {
     assert_eq!(refusals("empty", "invalid_key"), 1.0);
 }
 
-/// Deferred calls: one that is done, and one that fails until it is given up.
+/// Jobs: one that is done, and one that fails until it is given up.
 async fn deferred() {
     let locks = LockManager::isolated_memory();
     let function = |name: &'static str, fails: bool| {
@@ -78,8 +78,7 @@ async fn deferred() {
     guard.release().await.expect("ours");
     let worker = Worker::new(&locks).register(function("done", false));
     let working = tokio::spawn(worker.register(function("given-up", true)).run());
-    let calls =
-        |name, event| value("lockmacro_deferred_calls_total", &[("name", name), ("event", event)]);
+    let calls = |name, event| value("lockmacro_jobs_total", &[("name", name), ("event", event)]);
     let given_up = async || calls("given-up", "dead") == 1.0 && calls("done", "run") == 1.0;
     eventually("both have ended", SOON, given_up).await;
     assert_eq!((calls("given-up", "stored"), calls("given-up", "failed")), (1.0, 1.0));
@@ -106,8 +105,7 @@ async fn a_call_that_went_to_another_worker_is_late() {
     assert!(matches!(stored, LockError::Deferred { .. }), "{stored:?}");
     guard.release().await.expect("ours");
     let working = tokio::spawn(Worker::new(&locks).register(function).run());
-    let event =
-        |event| value("lockmacro_deferred_calls_total", &[("name", "late"), ("event", event)]);
+    let event = |event| value("lockmacro_jobs_total", &[("name", "late"), ("event", event)]);
     eventually("it is late", SOON, async || event("late") == 1.0).await;
     assert_eq!((event("stored"), event("dead")), (1.0, 0.0));
     locks.shutdown(SOON).await.expect("nothing is left");
@@ -119,7 +117,7 @@ async fn a_server_is_lost_until_each_manager_that_lost_it_has_it_back_or_is_drop
     let mut server = Server::start();
     let (one, other) = (within(ms(400), &server.url()).await, within(ms(400), &server.url()).await);
     let address = format!("127.0.0.1:{}", server.port());
-    let lost = || value("lockmacro_server_lost", &[("server", &address)]);
+    let lost = || value("lockmacro_server_down", &[("server", &address)]);
     server.kill();
     let both_lose_it = async || {
         for manager in [&one, &other] {

@@ -1,4 +1,4 @@
-//! Deferred calls of `memory://`.
+//! Jobs of `memory://`.
 
 use std::future::pending;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,11 +15,11 @@ use super::*;
 async fn defer_an_hour(locks: &LockManager) {
     let mut new = NewJob::new("orders::audit", "first", "[42]", "order:42");
     (new.delay, new.attempts) = (HOUR, 3);
-    locks.deferrer().put(new).await.expect("stored");
+    locks.job_queue().put(new).await.expect("stored");
 }
 
 async fn waiting(locks: &LockManager) -> usize {
-    let page = locks.deferrer().list("orders::audit".into(), JobState::Waiting, 0, 1).await;
+    let page = locks.job_queue().list("orders::audit".into(), JobState::Waiting, 0, 1).await;
     page.expect("in memory").total
 }
 
@@ -56,24 +56,25 @@ async fn a_deferred_call_runs_when_it_is_due() {
 async fn dead_letters_of_one_moment_are_in_the_order_in_which_they_were_given_up() {
     const IDS: [&str; 6] = ["e", "b", "f", "a", "d", "c"];
     let locks = LockManager::isolated_memory();
-    let (deferrer, function) = (locks.deferrer(), Arc::<str>::from("orders::dead"));
+    let (job_queue, function) = (locks.job_queue(), Arc::<str>::from("orders::dead"));
     for id in IDS {
         let new = NewJob::new(Arc::clone(&function), id, "[42]", "order:42");
-        deferrer.put(new).await.expect("stored");
+        job_queue.put(new).await.expect("stored");
         let order = TakeOptions::new([Arc::clone(&function)], 1, HOUR);
-        let taken = deferrer.take(order, Box::pin(pending())).await.expect("due");
-        let settled =
-            deferrer.settle(taken[0].clone(), Settled::Dead { error: "out of stock".into() }).await;
+        let taken = job_queue.take(order, Box::pin(pending())).await.expect("due");
+        let settled = job_queue
+            .settle(taken[0].clone(), Settled::Dead { error: "out of stock".into() })
+            .await;
         assert_eq!(settled, Ok(true));
     }
     let dead = async || {
-        let page = deferrer.list(Arc::clone(&function), JobState::Dead, 0, 10).await;
+        let page = job_queue.list(Arc::clone(&function), JobState::Dead, 0, 10).await;
         page.expect("in memory").jobs.into_iter().map(|job| job.id).collect::<Vec<_>>()
     };
     assert_eq!(dead().await, IDS);
-    assert_eq!(deferrer.remove_dead(Arc::clone(&function), 2).await, Ok(2));
+    assert_eq!(job_queue.remove_dead(Arc::clone(&function), 2).await, Ok(2));
     assert_eq!(dead().await, IDS[2..]);
-    assert_eq!(deferrer.retry_dead(Arc::clone(&function), 2).await, Ok(2));
+    assert_eq!(job_queue.retry_dead(Arc::clone(&function), 2).await, Ok(2));
     assert_eq!(dead().await, IDS[4..]);
 }
 
@@ -125,14 +126,14 @@ async fn a_call_that_no_worker_can_read_is_a_dead_letter_after_an_hour() {
     for delay in [Duration::ZERO, SECOND, 3 * HOUR] {
         let locks = LockManager::isolated_memory();
         let new = NewJob::new("orders::audit", "first", "[\"no number\"]", "order:42");
-        locks.deferrer().put(new).await.expect("stored");
+        locks.job_queue().put(new).await.expect("stored");
         // It was busy for long: that was another reason to wait.
-        let deferrer = locks.deferrer();
+        let job_queue = locks.job_queue();
         for _ in 0..200 {
             let order = TakeOptions::new(["orders::audit"], 1, HOUR);
-            let taken = deferrer.take(order, Box::pin(pending())).await.expect("in memory");
+            let taken = job_queue.take(order, Box::pin(pending())).await.expect("in memory");
             let busy = Settled::Busy { delay: Duration::ZERO, error: "busy".into() };
-            deferrer.settle(taken[0].clone(), busy).await.expect("in memory");
+            job_queue.settle(taken[0].clone(), busy).await.expect("in memory");
         }
         let audits = DeferredFn::new("orders::audit", (argument("id"),), |(_,): (u64,)| async {});
         let worker = Worker::new(&locks).register(audits.delay(delay).attempts(1));
@@ -140,7 +141,7 @@ async fn a_call_that_no_worker_can_read_is_a_dead_letter_after_an_hour() {
         sleep(HOUR * 2 / 3).await;
         assert_eq!(waiting(&locks).await, 1, "another one may know how to");
         sleep(HOUR).await;
-        let page = locks.deferrer().list("orders::audit".into(), JobState::Dead, 0, 1).await;
+        let page = locks.job_queue().list("orders::audit".into(), JobState::Dead, 0, 1).await;
         let dead = page.expect("in memory").jobs.pop().expect("a dead letter");
         assert!(dead.error.is_some_and(|error| error.contains("do not fit the function")));
         locks.shutdown(5 * SECOND).await.expect("nothing is held");

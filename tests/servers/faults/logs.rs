@@ -73,7 +73,7 @@ async fn an_outage_with_many_callers_is_logged_once_and_so_is_its_end() {
     let failed = many_callers(&manager, NAME, Instant::now() + 2 * TIMEOUT).await;
     assert!(failed >= 500, "{failed} calls have failed");
     let warned = lines(&["WARN", "ERROR"], &[NAME, &place]);
-    let lost: Vec<_> = warned.iter().filter(|line| line.contains("lock server lost")).collect();
+    let lost: Vec<_> = warned.iter().filter(|line| line.contains("lock server down")).collect();
     assert_eq!(lost.len(), 1, "{warned:#?}");
     for words in ["server=", "since=", "reason="] {
         assert!(lost[0].contains(words), "{lost:?}");
@@ -109,7 +109,7 @@ async fn a_server_that_stalls_is_reported_as_one_that_is_gone() {
     let lock = || Lock::new(NAME).name(NAME).ttl(LONG_TTL).manager(&manager);
     let error = lock().acquire().await.expect_err("nobody answers");
     assert!(error.to_string().contains(&format!(", at {place})")), "{error}");
-    assert_eq!(count(&lines(&["WARN"], &[&place]), "lock server lost"), 1);
+    assert_eq!(count(&lines(&["WARN"], &[&place]), "lock server down"), 1);
     server.resume();
     back(&manager, NAME, &place).await;
     assert_eq!(lines(&["WARN", "INFO"], &[&place]).len(), 2);
@@ -182,7 +182,7 @@ async fn the_node_of_a_cluster_that_is_lost_is_named_and_no_other() {
         (0..3).map(|nth| format!("127.0.0.1:{}", cluster.server(nth).port())).collect();
     assert!(error.to_string().contains(&places[lost]), "{error}");
     for (nth, place) in places.iter().enumerate() {
-        let logged = count(&lines(&["WARN"], &[&format!("server={place} ")]), "lock server lost");
+        let logged = count(&lines(&["WARN"], &[&format!("server={place} ")]), "lock server down");
         assert_eq!(logged, usize::from(nth == lost), "{place}");
     }
     cluster.server(lost).resume();
@@ -208,7 +208,7 @@ async fn a_failure_is_logged_at_warn_again_after_a_replica_has_taken_over() {
         lock().run(async { Locked::Ok(()) }).await.is_ok()
     })
     .await;
-    assert!(count(&lines(&["WARN"], &[&place]), "lock server lost") <= 1);
+    assert!(count(&lines(&["WARN"], &[&place]), "lock server down") <= 1);
     for nth in (0..6).filter(|nth| *nth != lost) {
         cluster.server(nth).admin().configure("maxmemory", "1");
     }
@@ -228,7 +228,7 @@ async fn a_server_that_was_never_reached_is_logged_as_lost() {
     eventually("it is logged", TEST_TIMEOUT, async || {
         let lock = Lock::new(NAME).name(NAME).ttl(LONG_TTL).manager(&manager);
         lock.acquire().await.expect_err("nobody is there");
-        count(&lines(&["WARN"], &[&place_of_it]), "lock server lost") == 1
+        count(&lines(&["WARN"], &[&place_of_it]), "lock server down") == 1
     })
     .await;
     server.restart();

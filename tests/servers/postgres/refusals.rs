@@ -108,7 +108,7 @@ async fn an_id_that_no_index_or_text_can_hold_is_refused_as_a_setting() {
     let locks = manager(&server.url()).await;
     for id in ["x".repeat(3_000), "a\0b".to_owned()] {
         let job = NewJob::new("refused", id, "[]", "refused");
-        let error = locks.deferrer().put(job).await.expect_err("refused");
+        let error = locks.job_queue().put(job).await.expect_err("refused");
         assert!(matches!(error, LockError::InvalidSetting { setting: "id", .. }), "{error:?}");
     }
 }

@@ -81,7 +81,7 @@ async fn a_right_that_is_taken_away_for_a_while_does_not_end_a_worker() {
     });
     let put = async |n: u64| {
         let job = NewJob::new("f", format!("job {n}"), format!("[{n}]"), "toiler");
-        manager(&server.url_of("postgres", "schema=toiler")).await.deferrer().put(job).await
+        manager(&server.url_of("postgres", "schema=toiler")).await.job_queue().put(job).await
     };
     let working = tokio::spawn(Worker::new(&locks).register(function).run());
     put(1).await.expect("stored");

@@ -156,16 +156,16 @@ async fn workers_of_either_version_run_the_calls_of_the_other() {
     made_by_version_2(&server, "jobs_two", "postgres").await;
     let two = Program::on(&server, "jobs_two").await;
     let ours = manager(&server.url_of("postgres", "schema=jobs_two&install=1")).await;
-    let deferrer = ours.deferrer();
+    let job_queue = ours.job_queue();
 
     two.call("put_call('job', 'two', 0, '[2]', 'a key', 'latest', 3, 0)").await.expect("put");
     let options = TakeOptions::new(["job"], 1, LONG_TTL);
-    let taken = in_time(deferrer.take(options, Box::pin(pending()))).await;
+    let taken = in_time(job_queue.take(options, Box::pin(pending()))).await;
     let job = taken.expect("taken").pop().expect("one");
     assert_eq!((&*job.id, &*job.arguments, &*job.key), ("two", "[2]", "a key"));
-    assert_eq!(deferrer.settle(job, Settled::Done).await, Ok(true));
+    assert_eq!(job_queue.settle(job, Settled::Done).await, Ok(true));
 
-    deferrer.put(NewJob::new("job", "three", "[3]", "a key")).await.expect("stored");
+    job_queue.put(NewJob::new("job", "three", "[3]", "a key")).await.expect("stored");
     let job = two.call("take_calls('{job}', 10, 60000, 'a request', false, NULL, NULL)").await;
     let job = job.expect("one call");
     assert_eq!((job.get("id"), job.get("arguments")), ("three", "[3]"));

@@ -205,7 +205,7 @@ async fn a_node_that_is_lost_is_logged_and_again_when_it_is_back() {
         .await;
     };
     nodes.0[2].kill();
-    logged("WARN message=lock server lost").await;
+    logged("WARN message=lock server down").await;
     nodes.0[2].restart();
     logged("INFO message=lock server back").await;
 }

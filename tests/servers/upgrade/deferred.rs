@@ -17,12 +17,12 @@ async fn put(locks: &LockManager, number: u64, keep: Keep) -> String {
     let id = format!("ours{number}");
     let mut job = NewJob::new(FUNCTION, id, format!("[{number}]"), KEY);
     job.keep = keep;
-    locks.deferrer().put(job).await.expect("stored").id
+    locks.job_queue().put(job).await.expect("stored").id
 }
 
 /// The arguments of the calls in this state.
 async fn in_state(locks: &LockManager, state: JobState) -> Vec<String> {
-    let page = locks.deferrer().list(FUNCTION.into(), state, 0, 10).await.expect("listed");
+    let page = locks.job_queue().list(FUNCTION.into(), state, 0, 10).await.expect("listed");
     page.jobs.into_iter().map(|job| job.arguments).collect()
 }
 
@@ -104,8 +104,8 @@ async fn one_call_of_a_key_is_one_for_both_versions() {
 #[tokio::test]
 async fn a_call_of_the_earlier_version_is_not_superseded() {
     let (_server, locks, mut earlier) = two_versions().await;
-    let deferrer = locks.deferrer();
-    let supersede = |began| deferrer.supersede(FUNCTION.into(), KEY.into(), began);
+    let job_queue = locks.job_queue();
+    let supersede = |began| job_queue.supersede(FUNCTION.into(), KEY.into(), began);
     let id = earlier.put(FUNCTION, KEY, "[1]", "latest");
     assert_eq!(supersede(LONG_TTL).await, Ok(0), "it is newer");
     // Once it is replaced by a call of this version, the time of that one is known.

@@ -85,7 +85,7 @@ impl Future for Acquiring {
                 _ => match mem::replace(&mut *self, Acquiring::Over) {
                     Acquiring::New { spec, fenced, errors } => begin(spec, fenced, errors, false)
                         .map_continue(|caller| Acquiring::Arriving { caller, is_again: false }),
-                    Acquiring::Arriving { caller, is_again } => caller.arrives(is_again),
+                    Acquiring::Arriving { caller, is_again } => caller.arrive(is_again),
                     _ => panic!("the future of a lock was polled after it had ended"),
                 },
             };
@@ -132,7 +132,7 @@ fn begin(
             return ControlFlow::Break(Err(error));
         }
     };
-    let excludes = !manager.core.store.backend.excludes_nobody();
+    let excludes = !manager.core.store.backend.is_never_busy();
     let has_queue = excludes && request.has_queue();
     // The first request does not wait, as a free lock needs no queue.
     request.only_if_free = has_queue && request.until.is_some();
@@ -162,7 +162,7 @@ fn begin(
 impl Caller {
     /// Arrives at the queue of its key, if the lock has one, and with another token if it arrives
     /// again.
-    fn arrives(mut self, is_again: bool) -> Step {
+    fn arrive(mut self, is_again: bool) -> Step {
         if !self.has_queue {
             let outside = async move { Step::Break(self.acquire_outside().await) };
             return Step::Continue(Acquiring::Asking(Box::pin(outside)));
@@ -180,9 +180,9 @@ impl Caller {
 
     fn arrived(self, queue: Arc<SharedQueue>, arrived: Arrived, is_again: bool) -> Step {
         let asks: BoxFuture<'_, _> = match arrived {
-            Arrived::Waits(caller) => return self.waits(caller),
+            Arrived::Waits(caller) => return self.wait(caller),
             Arrived::Refused(refusal) => return Step::Break(self.refused(refusal)),
-            Arrived::Asks(caller, since) => Box::pin(self.asks(caller, is_again, since)),
+            Arrived::Asks(caller, since) => Box::pin(self.ask(caller, is_again, since)),
             Arrived::Undecided => Box::pin(async move {
                 let arrived = decided(&queue, &self.request).await;
                 self.arrived(queue, arrived, is_again)
@@ -192,7 +192,7 @@ impl Caller {
     }
 
     /// Asks the store for the lock.
-    async fn asks(self, caller: InQueue, is_again: bool, since: Option<Moment>) -> Step {
+    async fn ask(self, caller: InQueue, is_again: bool, since: Option<Moment>) -> Step {
         let caller = match ask(caller, &self.request, &self.store, is_again, since).await {
             Answered::Refused(refusal) => return Step::Break(self.refused(refusal)),
             Answered::GoesOn(caller) => caller,
@@ -205,13 +205,13 @@ impl Caller {
         };
         // The queue has gone on with the token.
         if self.request.until.is_some() {
-            self.waits(caller)
+            self.wait(caller)
         } else {
             Step::Continue(Acquiring::Arriving { caller: self, is_again: true })
         }
     }
 
-    fn waits(self, caller: InQueue) -> Step {
+    fn wait(self, caller: InQueue) -> Step {
         Step::Continue(Acquiring::Waiting(Waiting::new(caller, &self.request), self))
     }
 
@@ -247,8 +247,8 @@ impl Caller {
         }
     }
 
-    /// Asks until the lock is granted or refused. A lock that was lost before its caller had it is
-    /// asked for again: until the end of the wait, or once for a caller that does not wait.
+    /// Asks until the lock is granted or refused. After a stale grant it asks again:
+    /// until the end of the wait, or once for a caller that does not wait.
     async fn ask_outside(&self) -> Result<(Acquisition, Grant), Refusal> {
         let Self { manager, store, request, .. } = self;
         let until = request.until;
@@ -266,7 +266,7 @@ impl Caller {
                 store.acquire(&request, &manager.core.shutdown).await
             };
             let goes_on = until.map_or(is_first, |until| Moment::now() < until);
-            if matches!(answer, Ok(Answer::Lost(_))) && goes_on {
+            if matches!(answer, Ok(Answer::Stale(_))) && goes_on {
                 // After an error, dropping the acquisition releases it in the background.
                 _ = own.release_at(store).await;
                 sleep(PAUSE).await;

@@ -13,7 +13,7 @@ use crate::engine::queue::shared_queue::in_queue::InQueue;
 use crate::engine::queue::shared_queue::{SharedQueue, unanswered};
 use crate::engine::telemetry::WaitingGauge;
 use crate::engine::token::acquisition::{Acquisition, Refusal};
-use crate::protocol::answer::{Answer, Asked, Failed, Grant};
+use crate::protocol::answer::{Answer, Failed, Grant, StoreFuture};
 use crate::protocol::request::Request;
 use crate::store::handle::Store;
 use crate::sys::time::Moment;
@@ -84,7 +84,7 @@ fn asked(
     store: &Store,
     request: &Arc<Request>,
     queue: &SharedQueue,
-) -> Asked<'static, Result<Answer, Failed>> {
+) -> StoreFuture<'static, Result<Answer, Failed>> {
     let in_vain = |applied| Err(Failed { error: unanswered(), applied });
     let Some(until) = request.until else { return store.acquire(request, &queue.core.shutdown) };
     // Of an attempt that ends early, several servers would have to be asked about its token first.
@@ -106,7 +106,7 @@ fn answered(
     since: Option<Moment>,
 ) -> Answered {
     let waits = own.request().until.is_some();
-    if matches!(answer, Ok(Answer::Lost(_))) && (waits || !is_again) {
+    if matches!(answer, Ok(Answer::Stale(_))) && (waits || !is_again) {
         // A request with this token may still arrive.
         own.request().note_released();
         caller.not_granted(None, None, own);

@@ -13,9 +13,9 @@ use tokio::time::timeout;
 
 use crate::engine::core::{Core, inside_runtime};
 use crate::engine::manager::Manager;
-use crate::engine::queue::shared_queue::in_queue::{Ended, InQueue, TakenUp};
-use crate::engine::queue::shared_queue::{OwnHolder, Tenure, unanswered};
-use crate::engine::thread::timetable::Enrolled;
+use crate::engine::queue::shared_queue::in_queue::{HandedOver, InQueue, TakenUp};
+use crate::engine::queue::shared_queue::{KeyTenure, LocalHolder, unanswered};
+use crate::engine::thread::timers::Enrolled;
 use crate::engine::token::acquisition::Acquisition;
 use crate::engine::{current, telemetry};
 use crate::protocol::answer::{Grant, Released};
@@ -47,7 +47,7 @@ const TRAILING_MAX: usize = 64;
 pub(crate) struct Held {
     pub(crate) manager: Arc<Core>,
     pub(crate) request: Arc<Request>,
-    state: Mutex<State>,
+    state: Mutex<HeldState>,
     /// The lease was renewed, or lost.
     changed: Notify,
     /// A block for each key, if the request asked for fences. Its own fence is the first.
@@ -63,10 +63,10 @@ pub(crate) struct Held {
 
 /// What changes while a lock is held.
 #[derive(Debug)]
-struct State {
+struct HeldState {
     lease: Lease,
     /// What the process may pass on. Its end is that of the lease.
-    tenure: Tenure,
+    tenure: KeyTenure,
     /// Number of renewals in flight.
     in_flight: u32,
     /// When a renewal was last found to be without an answer. The renewal may still be applied.
@@ -89,9 +89,9 @@ struct State {
     acquisition: Option<Acquisition>,
 }
 
-impl State {
-    fn tenure(&self) -> Tenure {
-        Tenure { ends: self.lease.ends(), ..self.tenure.clone() }
+impl HeldState {
+    fn tenure(&self) -> KeyTenure {
+        KeyTenure { ends: self.lease.ends(), ..self.tenure.clone() }
     }
 
     /// Whether the ttl on the store is uncertain: a renewal is in flight, or no renewal has
@@ -140,7 +140,7 @@ impl Held {
         // A lock that was handed off is confirmed while the body runs.
         let first =
             if is_handed_off { Some(now) } else { lease.first_try(sent, random::fraction()) };
-        let tenure = Tenure {
+        let tenure = KeyTenure {
             token: Arc::clone(acquisition.request()),
             began: now,
             sent,
@@ -155,7 +155,7 @@ impl Held {
     fn with(
         acquisition: Acquisition,
         lease: Lease,
-        tenure: Tenure,
+        tenure: KeyTenure,
         fences: Vec<FenceBlock>,
         since: Moment,
         label: Option<Token>,
@@ -164,7 +164,7 @@ impl Held {
         let counted = telemetry::HeldGauge::new(Arc::clone(&request));
         Arc::new(Self {
             manager: Arc::clone(acquisition.manager()),
-            state: Mutex::new(State {
+            state: Mutex::new(HeldState {
                 lease,
                 tenure,
                 in_flight: 0,
@@ -200,14 +200,14 @@ impl Held {
             // Before the queue knows the holder, because the queue uses the holder at once.
             self.state.lock().caller = Some(caller.clone());
             if !caller.granted(Arc::downgrade(&self) as _) {
-                if let (_, Some(acquisition)) = self.leaves() {
+                if let (_, Some(acquisition)) = self.leave() {
                     acquisition.forget();
                 }
                 return Ok(None);
             }
         }
         // The answer may have arrived after the end of the lease.
-        let _ = self.remaining();
+        let _ = self.check_lease();
         let sent = self.state.lock().tenure.sent;
         let renewal = self.manager.background.watch(Arc::downgrade(&self) as _, sent, due)?;
         self.state.lock().renewal = renewal;
@@ -215,22 +215,22 @@ impl Held {
     }
 
     /// Takes out what a lock is passed on by, or released.
-    fn leaves(&self) -> (Option<InQueue>, Option<Acquisition>) {
+    fn leave(&self) -> (Option<InQueue>, Option<Acquisition>) {
         let mut state = self.state.lock();
         (state.caller.take(), state.acquisition.take())
     }
 
     /// Ends the renewal, and passes the lock on to the next waiter of this process, or to the store
     /// along with a request for the waiters. `None` if that was done before.
-    fn pass_on(&self) -> Option<Ended> {
+    fn pass_on(&self) -> Option<HandedOver> {
         self.end();
         self.hand_over()
     }
 
-    fn hand_over(&self) -> Option<Ended> {
-        let (caller, acquisition) = self.leaves();
+    fn hand_over(&self) -> Option<HandedOver> {
+        let (caller, acquisition) = self.leave();
         let acquisition = acquisition?;
-        let Some(caller) = caller else { return Some(Ended::Kept(acquisition)) };
+        let Some(caller) = caller else { return Some(HandedOver::Kept(acquisition)) };
         let (tenure, is_sure) = {
             let mut state = self.state.lock();
             let is_held = state.lease.remaining(Moment::now()).is_ok();
@@ -240,7 +240,7 @@ impl Held {
             && self.request.keep().is_zero()
             && !self.manager.has_changed_since(tenure.sent);
         // Called without the mutex, as the queue wakes the next caller.
-        Some(caller.ends(tenure, may_pass, acquisition))
+        Some(caller.end(tenure, may_pass, acquisition))
     }
 
     /// Index 0 of a single key; `None` when there are several keys.
@@ -260,7 +260,7 @@ impl Held {
     }
 
     /// Checks that the holder may do under `key` what its mode needs.
-    pub(crate) fn covers(&self, key: &LockKey) -> Result<(), LockError> {
+    pub(crate) fn check_covers(&self, key: &LockKey) -> Result<(), LockError> {
         let keys = self.request.keys();
         let own = self.nth(key).and_then(|nth| keys.get(usize::from(nth)));
         let Some(own) = own.filter(|own| !own.mode().covers(key.mode())) else { return Ok(()) };
@@ -302,7 +302,7 @@ impl Held {
     }
 
     /// How long the lock may still be relied on; an error once it is lost or released.
-    pub(crate) fn remaining(&self) -> Result<Duration, Lost> {
+    pub(crate) fn check_lease(&self) -> Result<Duration, Lost> {
         let (remaining, is_news) = {
             let mut state = self.state.lock();
             match state.counted {
@@ -318,7 +318,7 @@ impl Held {
             let lost = Lost::of(self.request.listed(), cause);
             if is_news {
                 // First: the code of a subscriber may panic.
-                self.leaves_queue(cause);
+                self.leave_queue(cause);
                 telemetry::lost(&self.request, &lost);
             }
             lost
@@ -327,7 +327,7 @@ impl Held {
 
     /// Leaves the queue after a loss. If others wait, the lock is released along with the request
     /// for them, unless the body may still be protected by what is left of the lock.
-    fn leaves_queue(&self, cause: LossCause) {
+    fn leave_queue(&self, cause: LossCause) {
         // A body on a blocked thread learns of the loss late. Until then the other nodes may keep
         // others out.
         let is_partly_held = cause == LossCause::Taken && self.manager.store.backend.are_several();
@@ -354,7 +354,7 @@ impl Held {
         loop {
             // Before the check, so that no change between the two is missed.
             let changed = self.changed.notified();
-            let remaining = match self.remaining() {
+            let remaining = match self.check_lease() {
                 Ok(remaining) => remaining,
                 Err(lost) => return lost,
             };
@@ -388,9 +388,11 @@ impl Held {
     /// The same through this connection to the store.
     async fn release_at(&self, store: &Store) -> Result<Released, LockError> {
         match self.pass_on() {
-            Some(Ended::Kept(mut acquisition)) => acquisition.release_at(store).await,
-            Some(Ended::Released(reported)) => reported.await.unwrap_or(Ok(Released::Unconfirmed)),
-            Some(Ended::Passed) => Ok(Released::Held),
+            Some(HandedOver::Kept(mut acquisition)) => acquisition.release_at(store).await,
+            Some(HandedOver::Released(reported)) => {
+                reported.await.unwrap_or(Ok(Released::Unconfirmed))
+            }
+            Some(HandedOver::Passed) => Ok(Released::Held),
             // Released along with a request, after a loss.
             None => Ok(Released::NotHeld),
         }
@@ -399,8 +401,8 @@ impl Held {
     /// Ends the renewal, and sends the release without waiting for its answer. A release that fails
     /// is repeated like that of a dropped lock.
     pub(crate) async fn release_in_background(self: &Arc<Self>) {
-        let lost = self.remaining().err();
-        let Some(Ended::Kept(mut acquisition)) = self.pass_on() else { return };
+        let lost = self.check_lease().err();
+        let Some(HandedOver::Kept(mut acquisition)) = self.pass_on() else { return };
         if inside_runtime().is_err() {
             // Released by the background thread.
             return drop(acquisition);
@@ -460,7 +462,7 @@ impl Held {
         let renewal = self.state.lock().renewal.take();
         drop(renewal);
         // A last check of the lease, so that a loss is reported.
-        let _ = self.remaining();
+        let _ = self.check_lease();
         let counted = self.state.lock().counted.take();
         drop(counted);
         telemetry::released(&self.request, self.since);
@@ -476,7 +478,7 @@ impl Drop for Held {
     }
 }
 
-impl OwnHolder for Held {
+impl LocalHolder for Held {
     fn shown(&self) -> holder::Holder {
         self.label.as_ref().unwrap_or(&self.request.token).holder()
     }
@@ -489,7 +491,7 @@ impl OwnHolder for Held {
         self.state.lock().tenure.kept_until
     }
 
-    fn lasts(&self) -> Option<Duration> {
-        self.remaining().ok()
+    fn check_lease(&self) -> Option<Duration> {
+        self.check_lease().ok()
     }
 }

@@ -78,7 +78,7 @@ impl<T> Tenure<T> {
     /// - If the caller dies, the store keeps the lock no longer than the caller's ttl, or than the
     ///   confirm window if that is longer.
     /// - There is a fence for a caller that needs one.
-    fn serves(&self, ask: &impl Ask, now: Moment) -> bool {
+    fn can_serve(&self, ask: &impl Ask, now: Moment) -> bool {
         self.lasts(ask, now)
             && self.kept_until.since(now) <= ask.ttl().max(CONFIRM_WINDOW)
             && (!ask.is_fenced() || self.fences.is_some())
@@ -275,7 +275,7 @@ impl<A: Ask, W> KeyQueue<A, W> {
         let ask = &self.waiters[at].ask;
         self.state = match mem::replace(&mut self.state, State::Free) {
             State::Offered { tenure, to, .. }
-                if at < to && tenure.serves(ask, now) && is_sound(&tenure) =>
+                if at < to && tenure.can_serve(ask, now) && is_sound(&tenure) =>
             {
                 effects.unused = self.remove(ticket);
                 // The lock was offered to those before it, too.
@@ -415,7 +415,8 @@ impl<A: Ask, W> KeyQueue<A, W> {
     pub(crate) fn due(&self) -> Option<Moment> {
         match &self.state {
             State::Asking { until, .. } => {
-                let more = if self.others_wait() { Duration::ZERO } else { longest_patience() };
+                let more =
+                    if self.has_other_waiters() { Duration::ZERO } else { longest_patience() };
                 Some(until.after(more))
             }
             State::Free if self.asleep < self.waiters.len() => Some(self.rests_until),
@@ -469,7 +470,7 @@ impl<A: Ask, W> KeyQueue<A, W> {
     }
 
     /// Whether there are callers other than one that asks itself.
-    pub(crate) fn others_wait(&self) -> bool {
+    pub(crate) fn has_other_waiters(&self) -> bool {
         let last = self.waiters.back();
         last.is_some_and(|last| !self.is_asking(last.ticket))
             || matches!(self.state, State::Asking { is_wanted: true, .. })
@@ -514,7 +515,7 @@ impl<A: Ask, W> KeyQueue<A, W> {
     ) -> State<A::Token> {
         let to = self.asleep + 1;
         match self.waiters.get(self.asleep) {
-            Some(next) if tenure.serves(&next.ask, now) => {
+            Some(next) if tenure.can_serve(&next.ask, now) => {
                 // Later than this the waiter could not use the lock. Every other time half of that
                 // is left for those behind it: they would wait for ever for one that never comes in
                 // time, and one that just comes in time would never be served if it were less.

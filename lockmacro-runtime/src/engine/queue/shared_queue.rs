@@ -12,7 +12,7 @@ use tokio::sync::{Notify, oneshot};
 use crate::engine::core::Core;
 use crate::engine::queue::key_queue::{self, Ask, Effects, Event, KeyQueue, Ticket};
 use crate::engine::telemetry::Behind;
-use crate::engine::thread::timetable::Enrolled;
+use crate::engine::thread::timers::Enrolled;
 use crate::engine::token::acquisition::{Acquisition, Refusal};
 use crate::engine::token::in_flight::{InFlightGuard, TokenOwner};
 use crate::protocol::answer::{Queueing, Released};
@@ -29,7 +29,7 @@ pub(crate) mod waiting;
 mod watch;
 
 /// A holder of this process, as its queue sees it.
-pub(crate) trait OwnHolder: fmt::Debug + Send + Sync {
+pub(crate) trait LocalHolder: fmt::Debug + Send + Sync {
     /// For callers that find the lock busy.
     fn shown(&self) -> Holder;
 
@@ -40,7 +40,7 @@ pub(crate) trait OwnHolder: fmt::Debug + Send + Sync {
     fn kept_until(&self) -> Moment;
 
     /// How long its lease lasts; `None` once it is lost. Reports a loss to the queue.
-    fn lasts(&self) -> Option<Duration>;
+    fn check_lease(&self) -> Option<Duration>;
 }
 
 impl Ask for Arc<Request> {
@@ -68,7 +68,7 @@ impl Ask for Arc<Request> {
 }
 
 /// What the process has at the store, and may pass on.
-pub(crate) type Tenure = key_queue::Tenure<Arc<Request>>;
+pub(crate) type KeyTenure = key_queue::Tenure<Arc<Request>>;
 
 type Caused = Effects<Arc<Request>, Waker>;
 
@@ -76,7 +76,7 @@ type Caused = Effects<Arc<Request>, Waker>;
 pub(crate) struct SharedQueue {
     pub(crate) key: LockKey,
     pub(crate) core: Arc<Core>,
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     /// The queue's request was answered.
     answered: Notify,
     /// There was an event.
@@ -84,7 +84,7 @@ pub(crate) struct SharedQueue {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct QueueState {
     queue: KeyQueue<Arc<Request>, Waker>,
     /// The last answer to the queue's request.
     last: Option<Result<Contended, LockError>>,
@@ -97,7 +97,7 @@ struct State {
     asked: Option<(Arc<Request>, oneshot::Sender<()>)>,
     /// The token of the lock that is offered.
     offered: Option<Acquisition>,
-    holder: Option<Weak<dyn OwnHolder>>,
+    holder: Option<Weak<dyn LocalHolder>>,
     /// The last holder of this process that ended while others waited, and whether it passed its
     /// lock on: with the feature `metrics`.
     before: Option<(Arc<Request>, bool)>,
@@ -112,7 +112,7 @@ struct State {
     watched: Option<(Enrolled, Moment)>,
 }
 
-impl State {
+impl QueueState {
     fn note_ended(&mut self, holder: &Arc<Request>, passes: bool) {
         if cfg!(feature = "metrics") && self.queue.count() > 0 {
             self.before = Some((Arc::clone(holder), passes));
@@ -207,7 +207,7 @@ impl SharedQueue {
     fn with<R>(
         self: &Arc<Self>,
         acquisition: Option<Acquisition>,
-        change: impl FnOnce(&mut State) -> (R, Caused),
+        change: impl FnOnce(&mut QueueState) -> (R, Caused),
     ) -> (R, Left) {
         let mut left = Left { acquisition, reported: None, release: None };
         // The holder is dropped without the mutex: the last one to drop it needs the queue.
@@ -262,7 +262,7 @@ impl SharedQueue {
     fn on(
         self: &Arc<Self>,
         acquisition: Option<Acquisition>,
-        change: impl FnOnce(&mut State) -> Event<Arc<Request>>,
+        change: impl FnOnce(&mut QueueState) -> Event<Arc<Request>>,
     ) -> Left {
         let (_, left) = self.with(acquisition, |state| {
             let event = change(state);
@@ -273,13 +273,13 @@ impl SharedQueue {
     }
 
     /// The holder, if it is known.
-    pub(crate) fn holder(&self) -> Option<Arc<dyn OwnHolder>> {
+    pub(crate) fn holder(&self) -> Option<Arc<dyn LocalHolder>> {
         let state = self.state.lock();
         state.queue.holder().and(state.holder.as_ref()).and_then(Weak::upgrade)
     }
 
     /// The queue's request was granted. A grant that comes too late is released.
-    fn granted(self: &Arc<Self>, tenure: Tenure, acquisition: Acquisition) {
+    fn granted(self: &Arc<Self>, tenure: KeyTenure, acquisition: Acquisition) {
         // Dropped unless the lock is offered now.
         self.on(Some(acquisition), |state| {
             state.asked.take_if(|(asked, _)| *asked == tenure.token);
@@ -317,7 +317,7 @@ impl SharedQueue {
     }
 
     /// The manager is shut down: all waiters are sent away.
-    pub(crate) fn closes(self: &Arc<Self>) {
+    pub(crate) fn close(self: &Arc<Self>) {
         self.on(None, |state| {
             state.sent_away = Some((state.queue.last(), LockError::SHUT_DOWN));
             Event::Closes { for_fences: false }
@@ -402,9 +402,9 @@ impl SharedQueue {
     /// mutex: the last one to drop it needs the queue.
     fn busy(
         &self,
-        state: &State,
+        state: &QueueState,
         queue: Queueing,
-        held: &mut Option<Arc<dyn OwnHolder>>,
+        held: &mut Option<Arc<dyn LocalHolder>>,
     ) -> Refusal {
         *held = state.holder.as_ref().and_then(Weak::upgrade);
         let (mut holder, until) = if state.queue.holder().is_some() {

@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 
 use crate::engine::core::Core;
 use crate::engine::queue::shared_queue::SharedQueue;
-use crate::engine::thread::timetable::{Enrolled, Over, Timed};
+use crate::engine::thread::timers::{Enrolled, Over, Timed};
 use crate::store::handle::Store;
 use crate::sys::random::HashMap;
 use crate::sys::sync::Mutex;
@@ -26,7 +26,7 @@ const SWEEP: Duration = Duration::from_secs(1);
 /// The queues that are used, and some unused ones.
 #[derive(Debug, Default)]
 pub(crate) struct Queues {
-    tables: [Mutex<Table>; TABLES],
+    tables: [Mutex<QueueTable>; TABLES],
     /// A caller came since the last sweep.
     is_used: AtomicBool,
     /// The sweep, which ends after one before which no caller has come and in which nothing is due.
@@ -34,7 +34,7 @@ pub(crate) struct Queues {
 }
 
 #[derive(Debug, Default)]
-struct Table {
+struct QueueTable {
     queues: HashMap<Box<str>, Arc<SharedQueue>>,
     /// The number of queues left by the last look for unused ones.
     left: usize,
@@ -77,11 +77,12 @@ impl Queues {
 
     /// The manager is shut down: every waiter is sent away.
     pub(crate) fn close(&self) {
-        self.all().for_each(|queue| queue.closes());
+        self.all().for_each(|queue| queue.close());
     }
 
     fn all(&self) -> impl Iterator<Item = Arc<SharedQueue>> {
-        let all = |table: &Mutex<Table>| table.lock().queues.values().cloned().collect::<Vec<_>>();
+        let all =
+            |table: &Mutex<QueueTable>| table.lock().queues.values().cloned().collect::<Vec<_>>();
         self.tables.iter().flat_map(all)
     }
 }

@@ -2,10 +2,10 @@
 //! callers.
 //!
 //! A dropped future cannot await its own release, and a task spawned for it dies with the runtime.
-//! So every manager has one thread, started by the first job, with a small runtime and a connection
+//! So every manager has one thread, started by the first task, with a small runtime and a connection
 //! of its own. The thread ends when the manager and all its locks are gone and its work is done.
 //!
-//! With the feature `test-util`, the jobs are tasks of the caller's runtime where that has a
+//! With the feature `test-util`, the tasks are tasks of the caller's runtime where that has a
 //! virtual clock. Leases end by that clock, so they have to be renewed by it as well. The virtual
 //! clock does not advance while its runtime has work, so no other thread could follow it.
 //!
@@ -26,7 +26,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::engine::thread::blocking::block_on;
 #[cfg(feature = "test-util")]
 use crate::engine::thread::blocking::may_block;
-use crate::engine::thread::timetable::{Enrolled, Timed, Timetable};
+use crate::engine::thread::timers::{Enrolled, Timed, Timers};
 use crate::engine::token::dropped::Cleanup;
 use crate::engine::token::in_flight::{InFlight, InFlightGuard};
 use crate::protocol::request::Request;
@@ -38,8 +38,8 @@ use crate::sys::time::Moment;
 use crate::sys::time::virtual_runtime;
 use crate::value::error::{LockError, Unavailability};
 
-type Job = Box<dyn FnOnce(Store) -> BoxFuture<'static, ()> + Send>;
-type Jobs = (mpsc::UnboundedSender<Job>, Handle);
+type Task = Box<dyn FnOnce(Store) -> BoxFuture<'static, ()> + Send>;
+type Tasks = (mpsc::UnboundedSender<Task>, Handle);
 
 /// The background thread of a manager.
 #[derive(Debug)]
@@ -48,25 +48,25 @@ pub(crate) struct Background {
     process: u32,
     /// The store, through the connection of the thread.
     pub(crate) store: Store,
-    pub(crate) timetable: Arc<Timetable>,
+    pub(crate) timers: Arc<Timers>,
     cleanup: Arc<Cleanup>,
     thread: Mutex<Thread>,
 }
 
 #[derive(Debug, Default)]
 struct Thread {
-    jobs: Option<Jobs>,
-    /// A thread ends when its jobs are done, and does not wait for further ones.
+    tasks: Option<Tasks>,
+    /// A thread ends when its tasks are done, and does not wait for further ones.
     stopped: bool,
 }
 
 impl Background {
-    /// A background thread for the locks of `store`. It starts with the first job.
+    /// A background thread for the locks of `store`. It starts with the first task.
     pub(crate) fn new(store: &Store) -> Self {
         Self {
             process: process::id(),
             store: store.apart(),
-            timetable: Default::default(),
+            timers: Default::default(),
             cleanup: Default::default(),
             thread: Default::default(),
         }
@@ -90,17 +90,17 @@ impl Background {
         if due.is_none() && !self.store.backend.may_forget() {
             return Ok(None);
         }
-        let (enrolled, due) = self.timetable.enroll(timed, sent, due);
+        let (enrolled, due) = self.timers.enroll(timed, sent, due);
         if due || self.store.backend.may_fail_over() {
-            self.jobs()?;
+            self.tasks()?;
         }
         Ok(Some(enrolled))
     }
 
     /// Confirms every held lock at once.
     pub(crate) fn confirm_all(&self) {
-        if self.timetable.all_due(Moment::now())
-            && let Err(error) = self.jobs()
+        if self.timers.all_due(Moment::now())
+            && let Err(error) = self.tasks()
         {
             tracing::error!(%error, "no thread confirms the held locks at the new server");
         }
@@ -118,10 +118,10 @@ impl Background {
         }
     }
 
-    /// Runs `job` in the background, and waits until it is done. Locks that were dropped before are
+    /// Runs `task` in the background, and waits until it is done. Locks that were dropped before are
     /// released on the same connection before its commands.
     #[cfg(any(feature = "defer", test))]
-    pub(crate) async fn call<T, F, W>(&self, job: F) -> Result<T, LockError>
+    pub(crate) async fn call<T, F, W>(&self, task: F) -> Result<T, LockError>
     where
         T: Send + 'static,
         F: FnOnce(Store) -> W + Send + 'static,
@@ -130,14 +130,14 @@ impl Background {
         let (done, result) = oneshot::channel();
         self.spawn(move |store| async move {
             // Fails only when the caller was dropped.
-            let _ = done.send(job(store).await);
+            let _ = done.send(task(store).await);
         })?;
         result.await.map_err(|_| no_thread("it ended"))
     }
 
-    /// Runs `job` in the background, and returns the runtime that runs it. The job is dropped when
+    /// Runs `task` in the background, and returns the runtime that runs it. The task is dropped when
     /// there is no thread.
-    pub(crate) fn spawn<F, W>(&self, job: F) -> Result<Handle, LockError>
+    pub(crate) fn spawn<F, W>(&self, task: F) -> Result<Handle, LockError>
     where
         F: FnOnce(Store) -> W + Send + 'static,
         W: Future<Output = ()> + Send + 'static,
@@ -145,18 +145,18 @@ impl Background {
         if self.is_forked() {
             return Err(no_thread("this process was forked"));
         }
-        // Sent, or dropped, without the mutex, as what a job drops may start another one.
-        let (sender, runtime) = self.jobs()?;
-        let sent = sender.send(Box::new(move |store| Box::pin(job(store))));
+        // Sent, or dropped, without the mutex, as what a task drops may start another one.
+        let (sender, runtime) = self.tasks()?;
+        let sent = sender.send(Box::new(move |store| Box::pin(task(store))));
         sent.map(|()| runtime).map_err(|_| no_thread("it ended"))
     }
 
     /// Ends the thread when its work is done: within a few seconds when no lock is held, see
-    /// [`Cleanup::close`]. A later job gets a thread of its own.
+    /// [`Cleanup::close`]. A later task gets a thread of its own.
     pub(crate) fn stop(&self) {
-        self.timetable.close();
+        self.timers.close();
         self.cleanup.close();
-        *self.thread.lock() = Thread { jobs: None, stopped: true };
+        *self.thread.lock() = Thread { tasks: None, stopped: true };
     }
 
     /// Blocks the thread until the future is ready, which runs as [`inside`](Background::inside).
@@ -183,19 +183,19 @@ impl Background {
         Ok(inside.await)
     }
 
-    /// Where jobs run: the sender of the jobs, and the runtime. It may have been the caller's, and
-    /// have ended: then the jobs start again.
-    fn jobs(&self) -> Result<Jobs, LockError> {
+    /// Where tasks run: the sender of the tasks, and the runtime. It may have been the caller's, and
+    /// have ended: then the tasks start again.
+    fn tasks(&self) -> Result<Tasks, LockError> {
         let mut here = self.thread.lock();
-        if let Some(jobs) = here.jobs.as_ref().filter(|(jobs, _)| !jobs.is_closed()) {
-            return Ok(jobs.clone());
+        if let Some(tasks) = here.tasks.as_ref().filter(|(tasks, _)| !tasks.is_closed()) {
+            return Ok(tasks.clone());
         }
-        let jobs = start(self.store.clone()).map_err(no_thread)?;
-        let timetable = Arc::clone(&self.timetable);
-        let job: Job = Box::new(move |store| Box::pin(timetable.work(store)));
-        jobs.0.send(job).map_err(|_| no_thread("it ended"))?;
-        here.jobs = (!here.stopped).then(|| jobs.clone());
-        Ok(jobs)
+        let tasks = start(self.store.clone()).map_err(no_thread)?;
+        let timers = Arc::clone(&self.timers);
+        let task: Task = Box::new(move |store| Box::pin(timers.work(store)));
+        tasks.0.send(task).map_err(|_| no_thread("it ended"))?;
+        here.tasks = (!here.stopped).then(|| tasks.clone());
+        Ok(tasks)
     }
 }
 
@@ -205,19 +205,19 @@ impl Drop for Background {
     }
 }
 
-/// Starts to run jobs, until the sender is dropped and all jobs are done.
-fn start(store: Store) -> io::Result<Jobs> {
-    let (sender, jobs) = mpsc::unbounded_channel();
+/// Starts to run tasks, until the sender is dropped and all tasks are done.
+fn start(store: Store) -> io::Result<Tasks> {
+    let (sender, tasks) = mpsc::unbounded_channel();
     #[cfg(feature = "test-util")]
     if let Some(runtime) = virtual_runtime() {
-        spawn(work(store, jobs));
+        spawn(work(store, tasks));
         return Ok((sender, runtime));
     }
     // The thread first: a runtime for which there is no thread may not be dropped here.
     let (give, runtime) = channel::<Runtime>();
     thread::Builder::new().name("lockmacro-bg".to_owned()).spawn(move || {
         if let Ok(runtime) = runtime.recv() {
-            runtime.block_on(work(store, jobs));
+            runtime.block_on(work(store, tasks));
         }
     })?;
     let runtime = Builder::new_current_thread().enable_all().build()?;
@@ -227,18 +227,18 @@ fn start(store: Store) -> io::Result<Jobs> {
     Ok((sender, handle))
 }
 
-async fn work(store: Store, mut jobs: mpsc::UnboundedReceiver<Job>) {
-    // Counted rather than kept, so that a finished job is freed at once.
+async fn work(store: Store, mut tasks: mpsc::UnboundedReceiver<Task>) {
+    // Counted rather than kept, so that a finished task is freed at once.
     let in_flight = Arc::<InFlight>::default();
-    while let Some(job) = jobs.recv().await {
+    while let Some(task) = tasks.recv().await {
         let guard = in_flight.join();
-        let work = job(store.clone());
+        let work = task(store.clone());
         spawn(async move {
             work.await;
             drop(guard);
         });
     }
-    // The manager is gone. Its last jobs are finished first, and every job has an end.
+    // The manager is gone. Its last tasks are finished first, and every task has an end.
     in_flight.empty().await;
 }
 
@@ -263,8 +263,8 @@ mod tests {
         let background = Background::new(&Store::of(Memory::new()));
         background.call(|_| async {}).await.unwrap();
         background.stop();
-        for job in 0..3 {
-            assert_eq!(background.call(move |_| async move { job }).await, Ok(job));
+        for task in 0..3 {
+            assert_eq!(background.call(move |_| async move { task }).await, Ok(task));
         }
         // Each thread has the store.
         let threads = || background.store.handles() - 1;
@@ -281,18 +281,18 @@ mod tests {
         read.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4_096
     }
 
-    /// Runs many jobs at once, and waits until all are over.
+    /// Runs many tasks at once, and waits until all are over.
     fn work_off(background: &Background) {
         let in_flight = Arc::<InFlight>::default();
         let may_end = Arc::new(tokio::sync::Semaphore::new(0));
         for _ in 0..JOBS {
             let guard = in_flight.join();
             let may_end = Arc::clone(&may_end);
-            let job = move |_| async move {
+            let task = move |_| async move {
                 let _may_end = may_end.acquire().await;
                 drop(guard);
             };
-            background.spawn(job).unwrap();
+            background.spawn(task).unwrap();
         }
         background.block_on(background.call(|_| async {})).unwrap().unwrap();
         may_end.add_permits(JOBS);
@@ -309,7 +309,7 @@ mod tests {
     fn jobs_leave_no_memory() {
         let background = || Background::new(&Store::of(Memory::new()));
         let threads: Vec<_> = std::iter::repeat_with(background).take(14).collect();
-        // The allocator reuses the memory that the first jobs have freed.
+        // The allocator reuses the memory that the first tasks have freed.
         let (first, others) = threads.split_at(2);
         first.iter().for_each(work_off);
         let before = resident();

@@ -16,7 +16,9 @@ use crate::value::error::LockError;
 /// Threads of `spawn_blocking` may block.
 pub(crate) fn may_block() -> Result<(), LockError> {
     match flavor() {
-        Some(RuntimeFlavor::CurrentThread) if runs_tasks() => Err(LockError::BLOCKING_IN_ASYNC),
+        Some(RuntimeFlavor::CurrentThread) if is_running_tasks() => {
+            Err(LockError::BLOCKING_IN_ASYNC)
+        }
         _ => Ok(()),
     }
 }
@@ -41,11 +43,11 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
 /// Whether this thread can move its tasks to another one. Elsewhere `block_in_place` must not be
 /// called: inside a `LocalSet` it panics.
 fn is_worker() -> bool {
-    flavor() == Some(RuntimeFlavor::MultiThread) && runs_tasks()
+    flavor() == Some(RuntimeFlavor::MultiThread) && is_running_tasks()
 }
 
 /// Whether this thread runs tasks of its runtime.
-fn runs_tasks() -> bool {
+fn is_running_tasks() -> bool {
     // A thread with tasks defers the wake-up of a task that yields; any other thread wakes it at
     // once.
     let woken = Arc::new(Woken::default());

@@ -14,7 +14,7 @@ use crate::value::error::LockError;
 use crate::value::holder::Holder;
 use crate::value::key::LockKey;
 
-/// Pause before a lock that was lost at once is requested again.
+/// Pause before a lock is requested again after a stale grant.
 pub(crate) const PAUSE: Duration = Duration::from_millis(20);
 
 /// One request for a lock, and its release.
@@ -96,7 +96,7 @@ impl Acquisition {
                 self.forget_unless(!self.request.applied().is_known() || is_queued);
                 Err(Refusal::Contended { key, holder, queue })
             }
-            Ok(Answer::Lost(reported)) => self.take_answer(*reported),
+            Ok(Answer::Stale(reported)) => self.take_answer(*reported),
             Err(Failed { error, applied }) => {
                 self.request.set_applied(applied);
                 self.forget_unless(applied.may_be());

@@ -1,4 +1,4 @@
-//! Cleanup: releases dropped locks until that is answered, each by a job of the background thread.
+//! Cleanup: releases dropped locks until that is answered, each by a task of the background thread.
 //!
 //! First releases have permits of their own, so that none of them waits for further releases of
 //! other locks. Up to 256 of them may be without an answer before another one waits.
@@ -17,7 +17,7 @@ use crate::engine::token::in_flight::{InFlight, InFlightGuard};
 use crate::protocol::answer::Released;
 use crate::protocol::request::Request;
 use crate::store::handle::Store;
-use crate::store::waiters::AbandonedToken;
+use crate::store::subscriptions::AbandonedToken;
 use crate::sys::backoff::{Backoff, jittered};
 use crate::sys::random::HashMap;
 use crate::sys::sync::{Mutex, until};
@@ -36,8 +36,8 @@ const SHUTDOWN_PAUSE: Duration = Duration::from_millis(2_500);
 /// How long after the end of its manager a lock is tried.
 const LAST_TRIES: Duration = Duration::from_secs(25);
 
-/// The first and the longest pause between two tries of a release that failed. A lost server is
-/// probed as often as the latter.
+/// The first and the longest pause between two tries of a release that failed. A server that is
+/// down is probed as often as the latter.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Length of a pause in percent of the pause before.
@@ -45,8 +45,8 @@ const GROWTH: u32 = 300;
 /// Pause before the last release of a lock, and between those that are denied. A request that was
 /// not written within the manager's timeout (2 s by default) is not sent any more.
 const LAST_PAUSE: Duration = Duration::from_secs(6);
-/// Most releases of one lock, beside those that fail only for a while. A lost server gets one
-/// release a second for all of its locks.
+/// Most releases of one lock, beside those that fail only for a while. A server that is down gets
+/// one release a second for all of its locks.
 const MAX_RELEASES: u8 = 3;
 
 /// Tries that a shutdown waits for while a node of a Redlock may have a token: the first may end
@@ -60,7 +60,7 @@ pub(crate) struct Cleanup {
     locks: Arc<InFlight>,
     first: Semaphore,
     further: Semaphore,
-    /// The time of the last release at each lost server.
+    /// The time of the last release at each server that is down.
     probed: Mutex<HashMap<Option<Box<str>>, Instant>>,
     /// Number of locks that were left to their ttl.
     left: AtomicUsize,
@@ -118,7 +118,8 @@ impl Cleanup {
         self.closes.notify_waiters();
     }
 
-    /// Whether a lock at a lost server may be released now: one a second is, as a probe for all.
+    /// Whether a lock at a server that is down may be released now: one a second is, as a probe for
+    /// all.
     fn may_probe(&self, server: Option<Box<str>>) -> bool {
         let mut probed = self.probed.lock();
         let now = Instant::now();
@@ -159,7 +160,7 @@ impl DroppedLock {
     /// while.
     pub(crate) async fn release(mut self, store: Store) {
         let cleanup = Arc::clone(&self.cleanup);
-        select(pin!(self.releases(&store)), pin!(cleanup.over())).await;
+        select(pin!(self.retry_release(&store)), pin!(cleanup.over())).await;
         if self.guard.is_some() {
             cleanup.left.fetch_add(1, Ordering::Relaxed);
         }
@@ -172,7 +173,7 @@ impl DroppedLock {
         }
     }
 
-    async fn releases(&mut self, store: &Store) {
+    async fn retry_release(&mut self, store: &Store) {
         // A later grant to the token of a waiter is noticed.
         let bits = self.request.token.bits();
         let abandoned = self.request.waits().then(|| store.backend.abandon(bits)).flatten();
@@ -231,8 +232,8 @@ impl DroppedLock {
             Err(error) => error,
         };
         let several = store.backend.are_several();
-        let lost = store.backend.is_lost(&self.request);
-        // An outage may end before the server counts as lost. A lock that is given up meanwhile
+        let is_down = store.backend.is_down(&self.request);
+        // An outage may end before the server counts as down. A lock that is given up meanwhile
         // would stay for the rest of its ttl.
         let passes = error.is_transient();
         if passes {
@@ -240,7 +241,7 @@ impl DroppedLock {
         }
         let is_denied = is_denied(error);
         let is_few = self.times < MAX_RELEASES;
-        let is_tried = passes || is_denied || is_few || is_doubtful || lost || several;
+        let is_tried = passes || is_denied || is_few || is_doubtful || is_down || several;
         let pause = if is_denied && !is_few { LAST_PAUSE } else { self.pauses.step() };
         if is_final(error) || !is_tried || Instant::now() + pause > self.end {
             if self.guard.take().is_some() {
@@ -284,7 +285,7 @@ impl DroppedLock {
                 Either::Right((Either::Left(_), _)) => continue,
                 Either::Right((Either::Right(_), _)) => {}
             }
-            if last.is_some() || !store.backend.is_lost(&self.request) {
+            if last.is_some() || !store.backend.is_down(&self.request) {
                 return true;
             }
             if self.cleanup.may_probe(store.backend.address(&self.request)) {
@@ -375,20 +376,20 @@ mod tests {
         }
     }
 
-    /// A cleanup with its jobs.
-    struct Running {
+    /// A cleanup with its tasks.
+    struct Cleaning {
         cleanup: Arc<Cleanup>,
         in_flight: Arc<InFlight>,
         store: Store,
-        jobs: JoinSet<()>,
+        tasks: JoinSet<()>,
     }
 
-    impl Running {
+    impl Cleaning {
         fn with_room_for(max_locks: usize, store: &Store) -> Self {
             let cleanup = Arc::new(Cleanup { max_locks, ..Cleanup::default() });
             let in_flight = Arc::default();
-            let jobs = JoinSet::new();
-            Self { cleanup, in_flight, store: store.clone(), jobs }
+            let tasks = JoinSet::new();
+            Self { cleanup, in_flight, store: store.clone(), tasks }
         }
 
         /// Returns whether there was room for the lock.
@@ -396,13 +397,13 @@ mod tests {
             let dropped = self.cleanup.take(Arc::clone(request), self.in_flight.join());
             let has_room = dropped.is_some();
             if let Some(dropped) = dropped {
-                self.jobs.spawn(dropped.release(self.store.clone()));
+                self.tasks.spawn(dropped.release(self.store.clone()));
             }
             has_room
         }
 
-        async fn ends(mut self) {
-            while self.jobs.join_next().await.is_some() {}
+        async fn finish(mut self) {
+            while self.tasks.join_next().await.is_some() {}
             assert_eq!((self.cleanup.locks.count(), self.in_flight.count()), (0, 0));
             assert_eq!(self.cleanup.left.load(Ordering::Relaxed), 0, "their number was logged");
         }
@@ -411,7 +412,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_released_lock_makes_room_for_a_new_one() {
         let (memory, store) = memory();
-        let mut running = Running::with_room_for(2, &store);
+        let mut running = Cleaning::with_room_for(2, &store);
         for nth in 0..9 {
             assert!(running.add(&request(nth)));
             running.in_flight.empty().await;
@@ -421,67 +422,67 @@ mod tests {
         memory.ask(&held, None).unwrap();
         running.add(&held);
         running.in_flight.empty().await;
-        assert!(memory.holds_nothing());
-        running.ends().await;
+        assert!(memory.is_empty());
+        running.finish().await;
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_late_request_is_released_and_then_nothing_is_kept() {
         let (memory, store) = memory();
-        let mut running = Running::with_room_for(9, &store);
+        let mut running = Cleaning::with_room_for(9, &store);
         let late = request(0);
         for after in [Duration::ZERO, Duration::from_millis(500), LAST_PAUSE * 3 / 4] {
             running.add(&late);
             running.in_flight.empty().await;
             advance(after).await;
             memory.ask(&late, None).unwrap();
-            until(|| memory.holds_nothing()).await;
+            until(|| memory.is_empty()).await;
         }
-        running.ends().await;
+        running.finish().await;
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_lock_is_released_for_a_few_seconds_and_not_for_its_ttl() {
         let (memory, store) = memory();
-        let mut running = Running::with_room_for(9, &store);
+        let mut running = Cleaning::with_room_for(9, &store);
         let start = Instant::now();
         running.add(&request(0));
-        running.ends().await;
+        running.finish().await;
         let bounds = LAST_PAUSE * 3 / 4..LAST_PAUSE * 2;
         assert!(bounds.contains(&start.elapsed()), "{:?}", start.elapsed());
-        assert!(memory.holds_nothing());
+        assert!(memory.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_release_without_an_answer_ends_soon_after_a_shutdown() {
         let (_silent, store) = silent();
-        let mut running = Running::with_room_for(9, &store);
+        let mut running = Cleaning::with_room_for(9, &store);
         let dropped = running.cleanup.take(request(0), running.in_flight.join());
         let mut dropped = dropped.expect("there is room");
         // It was released before.
         (dropped.guard, dropped.is_first) = (None, false);
-        running.jobs.spawn(dropped.release(running.store.clone()));
+        running.tasks.spawn(dropped.release(running.store.clone()));
         sleep(Duration::from_millis(10)).await;
         let start = Instant::now();
         running.cleanup.close();
-        running.ends().await;
+        running.finish().await;
         assert!(start.elapsed() <= SHUTDOWN_PAUSE * 3, "{:?}", start.elapsed());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_lock_at_a_server_that_is_gone_is_given_up_soon_after_its_manager_has_ended() {
-        let mut running = Running::with_room_for(9, &unreachable());
+        let mut running = Cleaning::with_room_for(9, &unreachable());
         running.add(&request(0));
         sleep(Duration::from_secs(60)).await;
         assert_eq!(running.in_flight.count(), 1, "it is tried again and again");
         let start = Instant::now();
         running.cleanup.close();
-        running.ends().await;
+        running.finish().await;
         assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_lost_server_is_probed_once_a_second() {
+    async fn a_server_that_is_down_is_probed_once_a_second() {
         let cleanup = Cleanup::default();
         let may = || ["one", "one", "other"].map(|server| cleanup.may_probe(Some(server.into())));
         assert_eq!(may(), [true, false, true]);
@@ -492,27 +493,27 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn many_locks_at_a_silent_server_are_given_up_soon_after_their_manager_has_ended() {
         let (_silent, store) = silent();
-        let mut running = Running::with_room_for(9_000, &store);
+        let mut running = Cleaning::with_room_for(9_000, &store);
         for nth in 0..1_000 {
             assert!(running.add(&request(nth)));
         }
         sleep(Duration::from_millis(10)).await;
         let start = Instant::now();
         running.cleanup.close();
-        running.ends().await;
+        running.finish().await;
         assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
     }
 
     #[tokio::test(start_paused = true)]
     async fn further_releases_at_a_silent_server_delay_no_first_release() {
         let (_silent, store) = silent();
-        let mut running = Running::with_room_for(9_000, &store);
+        let mut running = Cleaning::with_room_for(9_000, &store);
         for nth in 0..2 * FURTHER_IN_FLIGHT {
             let dropped = running.cleanup.take(request(nth), running.in_flight.join());
             let mut dropped = dropped.expect("there is room");
             // It was tried before.
             dropped.is_first = false;
-            running.jobs.spawn(dropped.release(running.store.clone()));
+            running.tasks.spawn(dropped.release(running.store.clone()));
         }
         sleep(Duration::from_millis(10)).await;
         let (memory, store) = memory();
@@ -522,20 +523,20 @@ mod tests {
         running.store = store;
         running.add(&held);
         let start = Instant::now();
-        until(|| memory.holds_nothing()).await;
+        until(|| memory.is_empty()).await;
         assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
         running.cleanup.close();
-        running.ends().await;
+        running.finish().await;
     }
 
     #[tokio::test(start_paused = true)]
     async fn of_too_many_locks_the_newest_are_left_to_their_ttl() {
-        let mut running = Running::with_room_for(3, &unreachable());
+        let mut running = Cleaning::with_room_for(3, &unreachable());
         let added = [(); 5].map(|()| running.add(&request_for(Duration::from_secs(2), "order")));
         assert_eq!(added, [true, true, true, false, false], "the newest are left");
         assert_eq!(running.cleanup.left.load(Ordering::Relaxed), 2, "they are counted");
         assert_eq!(running.in_flight.count(), 3, "a shutdown does not wait for them");
-        running.ends().await;
+        running.finish().await;
     }
 
     fn dropped(request: Arc<Request>) -> DroppedLock {
@@ -560,7 +561,7 @@ mod tests {
         let request = request("order:1");
         request.set_applied(Applied::No);
         let attempts = Arc::clone(&request.all_attempts()[0]);
-        let vote = attempts.sends(2, attempts.begin(), (7, request.ttl)).unwrap();
+        let vote = attempts.note_sent(2, attempts.begin(), (7, request.ttl)).unwrap();
         vote.answered(Applied::Yes);
         let mut dropped = dropped(Arc::clone(&request));
         let again = |dropped: &mut DroppedLock| dropped.next(&memory().1, &Ok(Released::Held));

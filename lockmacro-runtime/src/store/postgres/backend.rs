@@ -10,17 +10,17 @@ use super::store::Postgres;
 use super::store::failed;
 use super::values::stored;
 #[cfg(feature = "defer")]
-use crate::jobs::deferrer::Deferrer;
-use crate::protocol::answer::{Answer, Asked, Failed, Released};
+use crate::jobs::job_queue::JobQueue;
+use crate::protocol::answer::{Answer, Failed, Released, StoreFuture};
 use crate::protocol::request::Request;
-use crate::store::backend::{Backend, Patience, Renewing};
+use crate::store::backend::{Backend, RenewKind, Wait};
 #[cfg(feature = "reuse")]
 use crate::store::backend::{KeptText, ValueOf};
 #[cfg(feature = "inspect")]
 use crate::store::inspection::Inspection;
+use crate::store::remote;
 use crate::store::remote::budget::{Budget, CALLS_PER_TIMEOUT};
-use crate::store::remote::wait::wait;
-use crate::store::waiters::AbandonedToken;
+use crate::store::subscriptions::AbandonedToken;
 use crate::value::error::LockError;
 use crate::value::fence::{Fence, FenceCheck};
 #[cfg(feature = "inspect")]
@@ -32,22 +32,24 @@ impl Backend for Postgres {
         Arc::new(Postgres::apart(self))
     }
 
-    fn ready(&self) -> Asked<'_, Result<(), LockError>> {
+    fn ready(&self) -> StoreFuture<'_, Result<(), LockError>> {
         Box::pin(self.connected())
     }
 
     fn ask(
         self: Arc<Self>,
         request: Arc<Request>,
-        patience: Patience,
-    ) -> Asked<'static, Result<Answer, Failed>> {
-        match patience {
-            Patience::AtOnce(until) => Box::pin(async move { self.acquire(&request, until).await }),
-            Patience::Waits(time, shutdown) => Box::pin(wait(self, request, time, shutdown)),
+        wait: Wait,
+    ) -> StoreFuture<'static, Result<Answer, Failed>> {
+        match wait {
+            Wait::AtOnce(until) => Box::pin(async move { self.acquire(&request, until).await }),
+            Wait::Waits(time, shutdown) => {
+                Box::pin(remote::wait::wait(self, request, time, shutdown))
+            }
         }
     }
 
-    fn release<'a>(&'a self, request: &'a Request) -> Asked<'a, Result<Released, LockError>> {
+    fn release<'a>(&'a self, request: &'a Request) -> StoreFuture<'a, Result<Released, LockError>> {
         Box::pin(self.release_all(request))
     }
 
@@ -55,13 +57,13 @@ impl Backend for Postgres {
         &'a self,
         request: &'a Request,
         ttl: Duration,
-        how: Renewing,
-    ) -> Asked<'a, Result<bool, LockError>> {
+        how: RenewKind,
+    ) -> StoreFuture<'a, Result<bool, LockError>> {
         Box::pin(self.renew_all(request, ttl, how))
     }
 
     #[cfg(feature = "reuse")]
-    fn kept<'a>(&'a self, of: ValueOf<'a>) -> Asked<'a, Result<Option<KeptText>, LockError>> {
+    fn kept<'a>(&'a self, of: ValueOf<'a>) -> StoreFuture<'a, Result<Option<KeptText>, LockError>> {
         Box::pin(self.kept_value(of))
     }
 
@@ -72,7 +74,7 @@ impl Backend for Postgres {
         of: ValueOf<'a>,
         value: &'a str,
         time: Duration,
-    ) -> Asked<'a, Result<bool, LockError>> {
+    ) -> StoreFuture<'a, Result<bool, LockError>> {
         Box::pin(self.keep_value(request, of, value, time))
     }
 
@@ -82,7 +84,7 @@ impl Backend for Postgres {
     }
 
     #[cfg(feature = "defer")]
-    fn deferrer(self: Arc<Self>, max_size: usize) -> Arc<dyn Deferrer> {
+    fn job_queue(self: Arc<Self>, max_size: usize) -> Arc<dyn JobQueue> {
         Arc::new(PostgresJobs::new(self, max_size))
     }
 
@@ -92,7 +94,7 @@ impl Backend for Postgres {
     }
 
     #[cfg(feature = "inspect")]
-    fn servers<'a>(&'a self, _: Option<&'a LockKey>) -> Asked<'a, Vec<InspectedServer>> {
+    fn servers<'a>(&'a self, _: Option<&'a LockKey>) -> StoreFuture<'a, Vec<InspectedServer>> {
         Box::pin(async {
             let facts = self.facts().await.map_err(failed);
             vec![InspectedServer { server: self.pool.name(), facts }]
@@ -116,11 +118,11 @@ impl Backend for Postgres {
     }
 
     fn may_fail_over(&self) -> bool {
-        self.pool.servers.fails_over()
+        self.pool.servers.can_fail_over()
     }
 
-    fn is_lost(&self, _: &Request) -> bool {
-        self.pool.health.is_lost()
+    fn is_down(&self, _: &Request) -> bool {
+        self.pool.health.is_down()
     }
 
     fn is_news(&self) -> bool {
@@ -132,15 +134,15 @@ impl Backend for Postgres {
     }
 
     fn abandon(&self, bits: u64) -> Option<AbandonedToken> {
-        Some(self.pool.waiters.abandon(bits))
+        Some(self.pool.subscriptions.abandon(bits))
     }
 
     fn alarm(&self) {
-        self.pool.waiters.alarm_where(|_| true);
+        self.pool.subscriptions.alarm_where(|_| true);
     }
 
     /// Notices a server that hangs, or is no longer a primary.
-    fn check(&self) -> Asked<'_, ()> {
+    fn check(&self) -> StoreFuture<'_, ()> {
         Box::pin(async { drop(self.state(Budget::brief(self.timeout)).await) })
     }
 

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use crate::store::remote::budget::CALLS_PER_TIMEOUT;
-use crate::store::remote::error::CallError;
+use crate::store::remote::error::RemoteError;
 use crate::sys::sync::Mutex;
 use crate::sys::task::spawn;
 use crate::sys::time::Instant;
@@ -154,7 +154,7 @@ impl<T: Send + 'static, R: Send + 'static> Batch<T, R> {
 
 /// A key, its token and its ttl in milliseconds.
 pub(super) type Renewal = (String, String, i64);
-pub(super) type Renewed = Result<bool, CallError>;
+pub(super) type Renewed = Result<bool, RemoteError>;
 
 /// The renewals that are sent together.
 pub(super) struct Renewals {

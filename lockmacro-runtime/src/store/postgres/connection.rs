@@ -22,10 +22,10 @@ use super::url::Database;
 use super::values::{Values, column, values};
 use crate::store::remote::budget::{Budget, CALLS_PER_TIMEOUT};
 use crate::store::remote::clock::ServerClock;
-use crate::store::remote::error::{CallError, Transient};
+use crate::store::remote::error::{RemoteError, Transient};
 use crate::store::remote::health::{Health, Monitor};
 use crate::store::remote::singleflight::SingleFlight;
-use crate::store::waiters::Waiters;
+use crate::store::subscriptions::Subscriptions;
 use crate::sys::random::random_name;
 use crate::sys::sync::Mutex;
 use crate::sys::time::Instant;
@@ -52,7 +52,7 @@ pub(super) struct Pool {
     pub(super) timeout: Duration,
     pub(super) monitor: Arc<Monitor>,
     pub(super) health: Arc<Health>,
-    pub(super) waiters: Arc<Waiters>,
+    pub(super) subscriptions: Arc<Subscriptions>,
     pub(super) clock: ServerClock,
     /// The channel of the pushes to this store.
     pub(super) channel: String,
@@ -71,7 +71,7 @@ struct Link {
     live: Mutex<Option<Arc<Live>>>,
     /// For each further call that may be sent: the time of an answer is not spent behind others.
     room: Semaphore,
-    connecting: SingleFlight<Result<Arc<Live>, CallError>>,
+    connecting: SingleFlight<Result<Arc<Live>, RemoteError>>,
 }
 
 impl Link {
@@ -85,7 +85,7 @@ impl Pool {
         servers: Database,
         timeout: Duration,
         monitor: &Arc<Monitor>,
-        waiters: Arc<Waiters>,
+        subscriptions: Arc<Subscriptions>,
         limit: Arc<Limit>,
     ) -> Arc<Self> {
         let health = monitor.health_of(&servers.name);
@@ -100,7 +100,7 @@ impl Pool {
             timeout,
             monitor,
             health,
-            waiters,
+            subscriptions,
             clock: ServerClock::default(),
             channel: format!("lm1_{:032x}", random_name()),
             requests: AtomicI64::new(random_name() as i64),
@@ -116,9 +116,10 @@ impl Pool {
 
     /// The same for other callers.
     pub(super) fn apart(&self) -> Arc<Self> {
-        let waiters = Arc::new(self.waiters.apart());
+        let subscriptions = Arc::new(self.subscriptions.apart());
         let limit = Arc::clone(&self.limit);
-        let apart = Self::new(self.servers.clone(), self.timeout, &self.monitor, waiters, limit);
+        let apart =
+            Self::new(self.servers.clone(), self.timeout, &self.monitor, subscriptions, limit);
         // What is known of the clock by now.
         if let Some(now) = self.clock.end_of(Duration::ZERO) {
             apart.clock.note(now);
@@ -139,7 +140,7 @@ impl Pool {
         function: &str,
         values: Values<'_>,
         budget: Budget,
-    ) -> Result<Row, CallError> {
+    ) -> Result<Row, RemoteError> {
         let (live, _room) = self.room(nth, budget.until).await?;
         self.row_on(&live, &self.calling(function, values.len()), values, budget).await
     }
@@ -152,7 +153,7 @@ impl Pool {
         function: &str,
         values: Values<'_>,
         budget: Budget,
-    ) -> Result<Vec<Row>, CallError> {
+    ) -> Result<Vec<Row>, RemoteError> {
         self.rows(nth, &self.calling(function, values.len()), values, budget).await
     }
 
@@ -169,7 +170,7 @@ impl Pool {
         function: &str,
         values: Values<'_>,
         budget: Budget,
-    ) -> Result<Row, CallError> {
+    ) -> Result<Row, RemoteError> {
         let (live, _room) = self.room(nth, budget.until).await?;
         // Only now: it may have waited behind others.
         let not_after = self.clock.end_of(budget.answer).map(u64::cast_signed);
@@ -184,7 +185,7 @@ impl Pool {
         nth: usize,
         statement: &str,
         budget: Budget,
-    ) -> Result<Vec<Row>, CallError> {
+    ) -> Result<Vec<Row>, RemoteError> {
         self.rows(nth, &format!("({statement}) answer"), &[], budget).await
     }
 
@@ -194,7 +195,7 @@ impl Pool {
         nth: usize,
         statement: &str,
         budget: Budget,
-    ) -> Result<Row, CallError> {
+    ) -> Result<Row, RemoteError> {
         let (live, _room) = self.room(nth, budget.until).await?;
         self.row_on(&live, &format!("({statement}) answer"), &[], budget).await
     }
@@ -205,7 +206,7 @@ impl Pool {
         nth: usize,
         statement: &str,
         budget: Budget,
-    ) -> Result<(), CallError> {
+    ) -> Result<(), RemoteError> {
         let (live, _room) = self.room(nth, budget.until).await?;
         self.answer_on(&live, statement, &[], budget).await.map(drop)
     }
@@ -218,7 +219,7 @@ impl Pool {
         source: &str,
         values: Values<'_>,
         budget: Budget,
-    ) -> Result<Row, CallError> {
+    ) -> Result<Row, RemoteError> {
         let statement = format!("SELECT *, ${} FROM {source}", values.len() + 1);
         let mut rows = self.own_rows(live, &statement, values, budget).await?;
         // There is one at least.
@@ -234,7 +235,7 @@ impl Pool {
         source: &str,
         values: Values<'_>,
         budget: Budget,
-    ) -> Result<Vec<Row>, CallError> {
+    ) -> Result<Vec<Row>, RemoteError> {
         let (live, _room) = self.room(nth, budget.until).await?;
         let statement = format!(
             "SELECT rows.*, request.number FROM (SELECT ${}) request (number)
@@ -256,7 +257,7 @@ impl Pool {
         statement: &str,
         values: Values<'_>,
         budget: Budget,
-    ) -> Result<Vec<Row>, CallError> {
+    ) -> Result<Vec<Row>, RemoteError> {
         let request = self.requests.fetch_add(1, Ordering::Relaxed);
         let values = [values, values![request]].concat();
         let rows = self.answer_on(live, statement, &values, budget).await?;
@@ -264,7 +265,7 @@ impl Pool {
         if !rows.is_empty() && rows.iter().all(is_ours) {
             return Ok(rows);
         }
-        let error = CallError::broken(Why::Protocol, MIXED_UP, Applied::Unknown);
+        let error = RemoteError::broken(Why::Protocol, MIXED_UP, Applied::Unknown);
         Err(self.failed(live, error))
     }
 
@@ -274,7 +275,7 @@ impl Pool {
         statement: &str,
         values: Values<'_>,
         budget: Budget,
-    ) -> Result<Vec<Row>, CallError> {
+    ) -> Result<Vec<Row>, RemoteError> {
         let sent = Instant::now();
         let error = match live.query(statement, values, sent + budget.answer).await {
             Some(Ok(rows)) => {
@@ -284,8 +285,8 @@ impl Pool {
             }
             Some(Err(error)) => of_statement(&error, || self.servers.rights()),
             // The connection may be cut.
-            None if live.is_driven_elsewhere() => CallError::unanswered_elsewhere(true),
-            None => CallError::broken(Why::Timeout, "sent, and not answered", Applied::Unknown),
+            None if live.is_driven_elsewhere() => RemoteError::unanswered_elsewhere(true),
+            None => RemoteError::broken(Why::Timeout, "sent, and not answered", Applied::Unknown),
         };
         Err(self.failed(live, error))
     }
@@ -301,11 +302,11 @@ impl Pool {
         self: &Arc<Self>,
         nth: usize,
         until: Instant,
-    ) -> Result<(Arc<Live>, SemaphorePermit<'_>), CallError> {
+    ) -> Result<(Arc<Live>, SemaphorePermit<'_>), RemoteError> {
         loop {
             let live = self.connected(nth, until).await?;
             let Ok(Ok(room)) = timeout_at(until, self.links[live.link].room.acquire()).await else {
-                return Err(CallError::timeout("behind other calls", Applied::No));
+                return Err(RemoteError::timeout("behind other calls", Applied::No));
             };
             // It may have been left meanwhile.
             if live.is_open() {
@@ -315,8 +316,8 @@ impl Pool {
     }
 
     /// Notes a failure, and leaves a connection that has to be replaced.
-    fn failed(&self, failed: &Arc<Live>, error: CallError) -> CallError {
-        if let CallError::Transient(Transient { replace: true, .. }) = &error {
+    fn failed(&self, failed: &Arc<Live>, error: RemoteError) -> RemoteError {
+        if let RemoteError::Transient(Transient { replace: true, .. }) = &error {
             failed.leave();
             let mut live = self.links[failed.link].live.lock();
             if live.as_ref().is_some_and(|live| Arc::ptr_eq(live, failed)) {
@@ -327,9 +328,9 @@ impl Pool {
         self.noted(error)
     }
 
-    fn noted(&self, error: CallError) -> CallError {
+    fn noted(&self, error: RemoteError) -> RemoteError {
         match &error {
-            CallError::Transient(Transient { reason, .. }) => {
+            RemoteError::Transient(Transient { reason, .. }) => {
                 self.health.failed(*reason, self.timeout / CALLS_PER_TIMEOUT, || self.name());
             }
             _ => self.health.answered(|| self.name()),
@@ -345,7 +346,7 @@ impl Pool {
         self: &Arc<Self>,
         nth: usize,
         until: Instant,
-    ) -> Result<Arc<Live>, CallError> {
+    ) -> Result<Arc<Live>, RemoteError> {
         loop {
             let nth = if self.limit.is_reached() { self.kept() } else { nth };
             let link = &self.links[nth];
@@ -354,7 +355,7 @@ impl Pool {
             }
             let connecting = link.connecting.run(|| Arc::clone(self).connect(nth), until);
             let connected = Box::pin(connecting).await;
-            let error = match connected.unwrap_or_else(|| Err(CallError::not_connected())) {
+            let error = match connected.unwrap_or_else(|| Err(RemoteError::not_connected())) {
                 Ok(live) => return Ok(live),
                 Err(error) => error,
             };
@@ -375,15 +376,15 @@ impl Pool {
         (first..self.links.len()).find(|nth| self.links[*nth].open().is_some()).unwrap_or(first)
     }
 
-    async fn connect(self: Arc<Self>, nth: usize) -> Result<Arc<Live>, CallError> {
+    async fn connect(self: Arc<Self>, nth: usize) -> Result<Arc<Live>, RemoteError> {
         #[cfg(feature = "postgres-tls")]
-        if let Some(tls) = self.servers.tls.connector().map_err(CallError::Final)? {
+        if let Some(tls) = self.servers.tls.connector().map_err(RemoteError::Final)? {
             return self.connect_by(nth, tls).await;
         }
         self.connect_by(nth, NoTls).await
     }
 
-    async fn connect_by<T>(&self, nth: usize, tls: T) -> Result<Arc<Live>, CallError>
+    async fn connect_by<T>(&self, nth: usize, tls: T) -> Result<Arc<Live>, RemoteError>
     where
         T: MakeTlsConnect<
                 Socket,
@@ -395,9 +396,9 @@ impl Pool {
     {
         let hosts = self.servers.hosts(nth == PUSHES);
         let connected = hosts.connect(&tls, self.timeout).await?;
-        let waiters = Arc::clone(&self.waiters);
+        let subscriptions = Arc::clone(&self.subscriptions);
         let monitor = Arc::clone(&self.monitor);
-        let live = Live::new(nth, waiters, monitor, self.timeout, tls, connected);
+        let live = Live::new(nth, subscriptions, monitor, self.timeout, tls, connected);
         if !self.is_closed() {
             *self.links[nth].live.lock() = Some(Arc::clone(&live));
         }
@@ -410,7 +411,7 @@ impl Pool {
 
     /// Listens to pushes, unless that is done, and returns whether they arrive: they do not where a
     /// pooler gives the connection's server to others. Nothing is sent for a caller here.
-    pub(super) async fn listen(self: &Arc<Self>, until: Instant) -> Result<bool, CallError> {
+    pub(super) async fn listen(self: &Arc<Self>, until: Instant) -> Result<bool, RemoteError> {
         if self.limit.is_reached() && self.servers.listens_elsewhere() {
             return Ok(false);
         }
@@ -424,7 +425,7 @@ impl Pool {
             self.call(Self::link_of(""), "push", values![to, push], budget).await?;
             let mut heard = live.heard.subscribe();
             if timeout(HELLO_WITHIN, heard.wait_for(|heard| *heard)).await.is_err() {
-                self.monitor.polls(|| self.name());
+                self.monitor.note_polling(|| self.name());
             }
             Ok(())
         };
@@ -432,7 +433,7 @@ impl Pool {
         let error = match timeout_at(until, live.listens.get_or_try_init(listen)).await {
             Ok(Ok(())) => return Ok(*live.heard.borrow()),
             Ok(Err(error)) => error,
-            Err(_) => CallError::broken(Why::Timeout, "listening", Applied::No),
+            Err(_) => RemoteError::broken(Why::Timeout, "listening", Applied::No),
         };
         Err(self.failed(&live, error))
     }

@@ -5,7 +5,7 @@ use std::{fmt, io};
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
-use crate::store::remote::error::{CallError, Transient};
+use crate::store::remote::error::{RemoteError, Transient};
 use crate::value::applied::Applied;
 use crate::value::error::{LockError, Unavailability};
 
@@ -18,28 +18,28 @@ pub(super) const READ_ONLY: &str = "transactions are read-only by `default_trans
     which hosts set when a disk is full: free space, then reset it";
 
 /// The failure of a statement. `rights` are what gives the user those that it needs.
-pub(super) fn of_statement(error: &Error, rights: impl FnOnce() -> String) -> CallError {
+pub(super) fn of_statement(error: &Error, rights: impl FnOnce() -> String) -> RemoteError {
     match of(error, Applied::Unknown) {
-        CallError::Final(LockError::AccessDenied { detail, .. }) => {
+        RemoteError::Final(LockError::AccessDenied { detail, .. }) => {
             let detail = format!("{detail}: {}", rights());
-            CallError::Final(LockError::access_denied(detail))
+            RemoteError::Final(LockError::access_denied(detail))
         }
         error => error,
     }
 }
 
 /// The failure to connect: nothing was sent for the caller.
-pub(super) fn of_connecting(error: &Error) -> CallError {
+pub(super) fn of_connecting(error: &Error) -> RemoteError {
     match of(error, Applied::No) {
-        CallError::Final(LockError::AccessDenied { detail, .. }) => {
+        RemoteError::Final(LockError::AccessDenied { detail, .. }) => {
             let detail = format!("{detail}: the user needs `GRANT CONNECT ON DATABASE`");
-            CallError::Final(LockError::access_denied(detail))
+            RemoteError::Final(LockError::access_denied(detail))
         }
         error => error,
     }
 }
 
-fn of(error: &Error, without_reply: Applied) -> CallError {
+fn of(error: &Error, without_reply: Applied) -> RemoteError {
     use Unavailability as Why;
     let Some(reply) = error.as_db_error() else {
         let source = std::error::Error::source(error);
@@ -52,27 +52,27 @@ fn of(error: &Error, without_reply: Applied) -> CallError {
         let text = error.to_string();
         let kinds = ["invalid configuration", "authentication error"];
         if kinds.iter().any(|kind| text.starts_with(kind)) {
-            return CallError::Final(LockError::Authentication { detail, server: None });
+            return RemoteError::Final(LockError::Authentication { detail, server: None });
         }
         return match kind {
             Some(io::ErrorKind::ConnectionRefused) => {
-                CallError::broken(Why::Refused, detail, Applied::No)
+                RemoteError::broken(Why::Refused, detail, Applied::No)
             }
             // What the library says of one of several hosts.
             Some(io::ErrorKind::PermissionDenied) if detail.contains("allow writes") => {
                 let detail = format!("it is a standby, or {READ_ONLY}");
-                CallError::broken(Why::ReadOnly, detail, Applied::No)
+                RemoteError::broken(Why::ReadOnly, detail, Applied::No)
             }
-            _ => CallError::broken(Why::Disconnected, detail, without_reply),
+            _ => RemoteError::broken(Why::Disconnected, detail, without_reply),
         };
     };
     let code = reply.code();
     let detail = reply.message().to_owned();
-    let last = |error| CallError::Final(error);
+    let last = |error| RemoteError::Final(error);
     // A statement with an error was rolled back.
     let passing =
-        |reason, detail| CallError::Transient(Transient::new(reason, detail, Applied::No));
-    let broken = |reason, applied| CallError::broken(reason, detail.clone(), applied);
+        |reason, detail| RemoteError::Transient(Transient::new(reason, detail, Applied::No));
+    let broken = |reason, applied| RemoteError::broken(reason, detail.clone(), applied);
     match *code {
         SqlState::INVALID_PASSWORD | SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
             let plain = detail.ends_with("no encryption");
@@ -105,7 +105,7 @@ fn of(error: &Error, without_reply: Applied) -> CallError {
         SqlState::CANNOT_CONNECT_NOW => broken(Why::Loading, Applied::No),
         SqlState::READ_ONLY_SQL_TRANSACTION => {
             let detail = format!("{detail}: it is a standby, or {READ_ONLY}");
-            CallError::broken(Why::ReadOnly, detail, Applied::No)
+            RemoteError::broken(Why::ReadOnly, detail, Applied::No)
         }
         // As the server goes down or ends a connection: the statement may have been committed.
         SqlState::ADMIN_SHUTDOWN | SqlState::CRASH_SHUTDOWN | SqlState::IDLE_SESSION_TIMEOUT => {
@@ -139,7 +139,7 @@ fn of_tls(error: &(dyn std::error::Error + 'static)) -> Option<String> {
 }
 
 /// An answer of another shape.
-pub(super) fn unexpected(what: impl fmt::Display) -> CallError {
+pub(super) fn unexpected(what: impl fmt::Display) -> RemoteError {
     let detail = format!("a function of the schema has returned something else: {what}");
-    CallError::Final(LockError::because(Unavailability::Protocol, detail))
+    RemoteError::Final(LockError::because(Unavailability::Protocol, detail))
 }

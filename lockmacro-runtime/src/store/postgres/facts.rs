@@ -11,7 +11,7 @@ use super::store::Postgres;
 use super::values::column;
 use crate::store::remote::budget::Budget;
 use crate::store::remote::clock_facts::clock_facts;
-use crate::store::remote::error::CallError;
+use crate::store::remote::error::RemoteError;
 use crate::sys::time::Instant;
 use crate::value::inspection::ServerFacts;
 
@@ -38,7 +38,7 @@ const SETTINGS: &str = "
       HAVING pg_has_role('pg_read_all_stats', 'USAGE')";
 
 impl Postgres {
-    pub(super) async fn facts(&self) -> Result<ServerFacts, CallError> {
+    pub(super) async fn facts(&self) -> Result<ServerFacts, RemoteError> {
         let budget = Budget::brief(self.timeout);
         self.state(budget).await?;
         let time = async || {
@@ -50,7 +50,8 @@ impl Postgres {
         let clock = clock_facts(time).await;
         let rows = self.pool.query(PUSHES, SETTINGS, Budget::brief(self.timeout)).await?;
         let pair = |row: &Row| Ok((column(row, 0)?, column(row, 1)?));
-        let mut settings = rows.iter().map(pair).collect::<Result<BTreeMap<_, _>, CallError>>()?;
+        let mut settings =
+            rows.iter().map(pair).collect::<Result<BTreeMap<_, _>, RemoteError>>()?;
         let foreign = foreign_parts(&self.pool.servers.schema);
         let row = self.pool.query_one(PUSHES, &foreign, Budget::brief(self.timeout)).await?;
         settings.insert("foreign_parts".to_owned(), column(&row, 0)?);

@@ -8,7 +8,7 @@ use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{Client, Config, Connection, Socket};
 
 use super::error::of_connecting;
-use crate::store::remote::error::{CallError, Transient};
+use crate::store::remote::error::{RemoteError, Transient};
 use crate::sys::sync::Mutex;
 use crate::sys::time::Instant;
 use crate::value::error::Unavailability as Why;
@@ -20,9 +20,9 @@ const ADDRESSES: u32 = 2;
 
 /// The hosts of a URL, each with its settings. All connections to them share the order.
 #[derive(Clone)]
-pub(super) struct Hosts(Arc<Inner>);
+pub(super) struct Hosts(Arc<HostList>);
 
-struct Inner {
+struct HostList {
     configs: Vec<Config>,
     /// In which order they are asked: one that has failed is the last.
     order: Mutex<Vec<usize>>,
@@ -32,7 +32,7 @@ impl Hosts {
     /// These, of which there is at least one.
     pub(super) fn new(configs: Vec<Config>) -> Self {
         let order = Mutex::new((0..configs.len()).collect());
-        Self(Arc::new(Inner { configs, order }))
+        Self(Arc::new(HostList { configs, order }))
     }
 
     pub(super) fn configs(&self) -> &[Config] {
@@ -50,14 +50,14 @@ impl Hosts {
         &self,
         tls: &T,
         time: Duration,
-    ) -> Result<(Client, Connection<Socket, T::Stream>), CallError>
+    ) -> Result<(Client, Connection<Socket, T::Stream>), RemoteError>
     where
         T: MakeTlsConnect<Socket> + Clone,
     {
         // A little before the task that connects is given up, so that the last failure is noted.
         let until = Instant::now() + time - time / 16;
         let order = self.0.order.lock().clone();
-        let mut failed = CallError::not_connected();
+        let mut failed = RemoteError::not_connected();
         for (nth, &host) in order.iter().enumerate() {
             let left = until.saturating_duration_since(Instant::now());
             let share = (left / (order.len() - nth) as u32).max(LEAST);
@@ -67,12 +67,12 @@ impl Hosts {
             let error = match timeout(share, config.connect(tls.clone())).await {
                 Ok(Ok(connected)) => return Ok(connected),
                 Ok(Err(error)) => of_connecting(&error),
-                Err(_) => CallError::not_connected(),
+                Err(_) => RemoteError::not_connected(),
             };
             self.ask_last(host);
             // The first of these errors is that of the primary; the next host is a standby, and
             // says only that it is one.
-            if !matches!(&failed, CallError::Final(_)) && !is_limit(&failed) {
+            if !matches!(&failed, RemoteError::Final(_)) && !is_limit(&failed) {
                 failed = error;
             }
         }
@@ -87,6 +87,6 @@ impl Hosts {
 }
 
 /// Whether the server has no room for one more connection.
-pub(super) fn is_limit(error: &CallError) -> bool {
-    matches!(error, CallError::Transient(Transient { reason: Why::ConnectionLimit, .. }))
+pub(super) fn is_limit(error: &RemoteError) -> bool {
+    matches!(error, RemoteError::Transient(Transient { reason: Why::ConnectionLimit, .. }))
 }

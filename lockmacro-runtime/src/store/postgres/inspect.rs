@@ -7,10 +7,10 @@ use tokio_postgres::Row;
 use super::connection::Pool;
 use super::store::{Postgres, failed};
 use super::values::{Values, column, read_back, stored, values};
-use crate::protocol::answer::Asked;
+use crate::protocol::answer::StoreFuture;
 use crate::store::inspection::Inspection;
 use crate::store::remote::budget::Budget;
-use crate::store::remote::error::CallError;
+use crate::store::remote::error::RemoteError;
 use crate::value::error::LockError;
 use crate::value::holder::Holder;
 use crate::value::inspection::{HeldLock, Listing, QueuedWaiter};
@@ -26,7 +26,7 @@ impl Inspection for Postgres {
         pattern: &'a str,
         _: bool,
         limit: usize,
-    ) -> Asked<'a, Result<Listing<HeldLock>, LockError>> {
+    ) -> StoreFuture<'a, Result<Listing<HeldLock>, LockError>> {
         Box::pin(async move {
             let regex = regex(pattern);
             let most = one_more(limit);
@@ -39,7 +39,10 @@ impl Inspection for Postgres {
         })
     }
 
-    fn holder<'a>(&'a self, key: &'a LockKey) -> Asked<'a, Result<Option<HeldLock>, LockError>> {
+    fn holder<'a>(
+        &'a self,
+        key: &'a LockKey,
+    ) -> StoreFuture<'a, Result<Option<HeldLock>, LockError>> {
         Box::pin(async move {
             let locks = self.look("look", values![stored(key)], key.as_str(), lock).await?;
             Ok(locks.into_iter().next().flatten())
@@ -50,7 +53,7 @@ impl Inspection for Postgres {
         &'a self,
         key: &'a LockKey,
         limit: usize,
-    ) -> Asked<'a, Result<Listing<Holder>, LockError>> {
+    ) -> StoreFuture<'a, Result<Listing<Holder>, LockError>> {
         Box::pin(async move {
             let limit = limit.clamp(1, LISTED_MAX);
             let name = stored(key);
@@ -64,7 +67,7 @@ impl Inspection for Postgres {
         &'a self,
         key: &'a LockKey,
         limit: usize,
-    ) -> Asked<'a, Result<Listing<QueuedWaiter>, LockError>> {
+    ) -> StoreFuture<'a, Result<Listing<QueuedWaiter>, LockError>> {
         Box::pin(async move {
             let limit = limit.clamp(1, LISTED_MAX);
             let name = stored(key);
@@ -75,7 +78,7 @@ impl Inspection for Postgres {
     }
 
     #[cfg(feature = "defer")]
-    fn functions(&self, limit: usize) -> Asked<'_, Result<Listing<String>, LockError>> {
+    fn functions(&self, limit: usize) -> StoreFuture<'_, Result<Listing<String>, LockError>> {
         Box::pin(async move {
             let most = one_more(limit);
             let read = |row: &Row| column(row, 0);
@@ -91,7 +94,7 @@ impl Postgres {
         function: &str,
         values: Values<'_>,
         key: &str,
-        read: fn(&Row) -> Result<T, CallError>,
+        read: fn(&Row) -> Result<T, RemoteError>,
     ) -> Result<Vec<T>, LockError> {
         // There may be many rows to go through.
         let budget = Budget::new(self.timeout, self.timeout);
@@ -112,12 +115,12 @@ fn one_more(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1)
 }
 
-fn left(row: &Row, nth: usize) -> Result<Option<Duration>, CallError> {
+fn left(row: &Row, nth: usize) -> Result<Option<Duration>, RemoteError> {
     Ok(u64::try_from(column::<i64>(row, nth)?).ok().map(Duration::from_millis))
 }
 
 /// A row of `look`; `None` for a key that only other programs can have written.
-fn lock(row: &Row) -> Result<Option<HeldLock>, CallError> {
+fn lock(row: &Row) -> Result<Option<HeldLock>, RemoteError> {
     let Some(key) = LockKey::found(read_back(column(row, 0)?)) else { return Ok(None) };
     let token: &str = column(row, 1)?;
     let sharing: i32 = column(row, 3)?;
@@ -131,11 +134,11 @@ fn lock(row: &Row) -> Result<Option<HeldLock>, CallError> {
     }))
 }
 
-fn holder(row: &Row) -> Result<Holder, CallError> {
+fn holder(row: &Row) -> Result<Holder, RemoteError> {
     Ok(Holder::of(column::<&str>(row, 0)?.as_bytes(), left(row, 1)?))
 }
 
-fn waiter(row: &Row) -> Result<QueuedWaiter, CallError> {
+fn waiter(row: &Row) -> Result<QueuedWaiter, RemoteError> {
     let token: &str = column(row, 0)?;
     let Holder { owner, note, asked, .. } = Holder::of(token.as_bytes(), None);
     let callers = usize::try_from(column::<i32>(row, 2)?).ok();

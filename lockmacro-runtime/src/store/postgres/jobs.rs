@@ -1,4 +1,4 @@
-//! The queue of deferred calls in PostgreSQL. The functions of `jobs.sql` do each operation in one
+//! The queue of jobs in PostgreSQL. The functions of `jobs.sql` do each operation in one
 //! round trip.
 
 use std::fmt;
@@ -13,13 +13,13 @@ use super::connection::Pool;
 use super::error::unexpected;
 use super::store::{Postgres, failed};
 use super::values::{Values, column, millis, read_back, stored, values};
-use crate::jobs::call::{Job, JobInfo, JobState, NewJob, Page, Settled, Stored, TakeOptions, When};
-use crate::jobs::deferrer::{Answer, Deferrer, StopWaiting};
+use crate::jobs::job::{Job, JobInfo, JobState, NewJob, Page, Settled, Stored, TakeOptions, When};
+use crate::jobs::job_queue::{JobFuture, JobQueue, StopWaiting};
 use crate::jobs::limits::{check_size, full, note_abandoned};
 use crate::jobs::superseded::stored_before;
 use crate::store::remote::budget::{Budget, Retry};
-use crate::store::remote::error::CallError;
-use crate::store::waiters::Waiter;
+use crate::store::remote::error::RemoteError;
+use crate::store::subscriptions::Subscription;
 use crate::sys::random::random_name;
 use crate::sys::sync::Mutex;
 use crate::sys::time::Instant;
@@ -28,36 +28,36 @@ use crate::value::key::LockKey;
 
 /// Longest pause before an idle worker looks again.
 const TICK: Duration = Duration::from_secs(2);
-/// Shortest pause after a look that found no call.
+/// Shortest pause after a look that found no job.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 
 /// The pause after a look for which a right was missing.
 const DENIED_PAUSE: Duration = Duration::from_millis(500);
-/// Most bytes of the name of a function and of a call's id, which an index has to hold together.
+/// Most bytes of the name of a function and of a job's id, which an index has to hold together.
 const NAME_MAX: usize = 2_000;
 
-/// Most calls that are taken at once.
+/// Most jobs that are taken at once.
 const TAKEN_MAX: usize = 1_000;
 /// Longest delay and lease: the times of the database have an end.
 const FAR: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 /// Most workers of a manager whose requests are kept.
 const IDLE_MAX: usize = 16;
 
-/// The deferred calls in the database of a manager's locks.
+/// The jobs in the database of a manager's locks.
 pub(crate) struct PostgresJobs {
     postgres: Arc<Postgres>,
-    /// Most bytes in the arguments of one call.
+    /// Most bytes in the arguments of one job.
     max_size: usize,
     /// The workers between their requests.
     idle: Mutex<Vec<Taker>>,
 }
 
-/// A worker that takes calls.
+/// A worker that takes jobs.
 struct Taker {
     functions: Vec<Arc<str>>,
-    waiter: Waiter,
-    /// The id of the unanswered request for calls: those that were taken by a lost answer are found
-    /// by it.
+    subscription: Subscription,
+    /// The id of the unanswered request for jobs: those that were taken by an answer that did not
+    /// arrive are found by it.
     request: Option<String>,
     /// Whether it had an answer, and whether a right was missing since then.
     answered: bool,
@@ -69,24 +69,24 @@ impl PostgresJobs {
         Self { postgres, max_size, idle: Mutex::default() }
     }
 
-    /// The calls of a key that there is one of, waiting or running.
-    async fn single_calls(&self, function: &str, key: &str) -> Result<Vec<SingleCall>, LockError> {
+    /// The jobs of a key that there is one of, waiting or running.
+    async fn single_jobs(&self, function: &str, key: &str) -> Result<Vec<SingleJob>, LockError> {
         let key = LockKey::from(key);
         let key = stored(&key);
         let link = Pool::link_of(function);
         let budget = Budget::within(self.postgres.timeout);
         let rows = self.postgres.list(link, "single_calls", values![function, key], budget).await?;
-        rows.iter().map(single_call).collect::<Result<_, _>>().map_err(failed)
+        rows.iter().map(single_job).collect::<Result<_, _>>().map_err(failed)
     }
 
     async fn remove_superseded(
         &self,
         function: &str,
-        calls: Vec<SingleCall>,
+        jobs: Vec<SingleJob>,
     ) -> Result<usize, LockError> {
         let mut removed = 0;
-        for call in calls {
-            let values = values![function, call.id, call.stored];
+        for job in jobs {
+            let values = values![function, job.id, job.stored];
             let row = self.call("supersede_call", function, values, 0).await?;
             let is_removed: bool = column(&row, 0).map_err(failed)?;
             removed += usize::from(is_removed);
@@ -94,7 +94,7 @@ impl PostgresJobs {
         Ok(removed)
     }
 
-    /// Calls a function of the schema for calls with this many bytes.
+    /// Calls a function of the schema for jobs with this many bytes.
     async fn call(
         &self,
         name: &str,
@@ -106,7 +106,7 @@ impl PostgresJobs {
         self.postgres.call(Pool::link_of(function), name, values, budget).await
     }
 
-    /// Wakes workers that wait for calls of a function, in the background. It comes after the
+    /// Wakes workers that wait for jobs of a function, in the background. It comes after the
     /// change, for one that becomes idle meanwhile.
     fn wake(&self, function: &str) {
         drop(self.postgres.pool.push(vec![String::new()], vec![function.to_owned()]));
@@ -118,9 +118,9 @@ impl PostgresJobs {
         if let Some(nth) = idle.iter().position(|taker| taker.functions == functions) {
             return idle.swap_remove(nth);
         }
-        let waiter = self.postgres.pool.waiters.join(0, random_name() as u64);
+        let subscription = self.postgres.pool.subscriptions.join(0, random_name() as u64);
         let functions = functions.to_vec();
-        Taker { functions, waiter, request: None, answered: false, is_denied: false }
+        Taker { functions, subscription, request: None, answered: false, is_denied: false }
     }
 
     fn keep_taker(&self, taker: Taker) {
@@ -131,7 +131,7 @@ impl PostgresJobs {
         idle.push(taker);
     }
 
-    /// Takes calls that are due. Returns them, and when to look again.
+    /// Takes jobs that are due. Returns them, and when to look again.
     async fn take_now(
         &self,
         taker: &mut Taker,
@@ -143,7 +143,7 @@ impl PostgresJobs {
         // Before the request: a push may be sent as soon as the request is answered.
         let listens = pool.listen(Budget::brief(self.postgres.timeout).until).await;
         let channel = listens.unwrap_or(false).then_some(&pool.channel);
-        let worker = format!("{:020}", taker.waiter.number());
+        let worker = format!("{:020}", taker.subscription.number());
         let mut repeated = taker.request.is_some();
         let request = taker.request.get_or_insert_with(|| format!("{:032x}", random_name()));
         let request = &*request;
@@ -180,7 +180,7 @@ impl PostgresJobs {
         Ok((taken, pause.max(PAUSE_MIN)))
     }
 
-    /// Retries or removes one call, or this many dead letters.
+    /// Retries or removes one job, or this many dead letters.
     async fn amend(
         &self,
         function: &str,
@@ -198,12 +198,12 @@ impl PostgresJobs {
     }
 }
 
-impl Deferrer for PostgresJobs {
-    fn call_failed(&self, _: &LockError) -> bool {
+impl JobQueue for PostgresJobs {
+    fn take_failed(&self, _: &LockError) -> bool {
         self.postgres.pool.monitor.is_news()
     }
 
-    fn put(&self, job: NewJob) -> Answer<'_, Stored> {
+    fn put(&self, job: NewJob) -> JobFuture<'_, Stored> {
         Box::pin(async move {
             check_size(&job.arguments, self.max_size)?;
             let NewJob { function, id, arguments, key, delay, keep, attempts } = job;
@@ -233,7 +233,11 @@ impl Deferrer for PostgresJobs {
         })
     }
 
-    fn take<'a>(&'a self, options: TakeOptions, mut stop: StopWaiting<'a>) -> Answer<'a, Vec<Job>> {
+    fn take<'a>(
+        &'a self,
+        options: TakeOptions,
+        mut stop: StopWaiting<'a>,
+    ) -> JobFuture<'a, Vec<Job>> {
         Box::pin(async move {
             if options.limit == 0 {
                 return Ok(Vec::new());
@@ -244,7 +248,7 @@ impl Deferrer for PostgresJobs {
                 let wait = async {
                     if !pause.is_zero() {
                         // With or without a push, it looks again.
-                        let _ = timeout(pause, taker.waiter.signal()).await;
+                        let _ = timeout(pause, taker.subscription.signal()).await;
                     }
                 };
                 select! {
@@ -256,7 +260,7 @@ impl Deferrer for PostgresJobs {
                     // Taken away for a while, as by a migration.
                     Err(error @ LockError::AccessDenied { .. }) if taker.answered => {
                         if !taker.is_denied {
-                            tracing::warn!(%error, "deferred calls could not be taken");
+                            tracing::warn!(%error, "jobs could not be taken");
                         }
                         taker.is_denied = true;
                         pause = DENIED_PAUSE;
@@ -277,7 +281,7 @@ impl Deferrer for PostgresJobs {
         })
     }
 
-    fn keep(&self, job: Job, lease: Duration) -> Answer<'_, bool> {
+    fn keep(&self, job: Job, lease: Duration) -> JobFuture<'_, bool> {
         Box::pin(async move {
             let name = &*job.function;
             let claim = job.claim.cast_signed();
@@ -287,7 +291,7 @@ impl Deferrer for PostgresJobs {
         })
     }
 
-    fn settle(&self, job: Job, how: Settled) -> Answer<'_, bool> {
+    fn settle(&self, job: Job, how: Settled) -> JobFuture<'_, bool> {
         Box::pin(async move {
             if how == Settled::Returned {
                 // The next worker must not find the locks of the body busy. They end by themselves.
@@ -311,22 +315,22 @@ impl Deferrer for PostgresJobs {
         })
     }
 
-    fn supersede(&self, function: Arc<str>, key: String, began: Duration) -> Answer<'_, usize> {
-        // An answer may be late, and a newer call stored meanwhile: so the older ones are named.
+    fn supersede(&self, function: Arc<str>, key: String, began: Duration) -> JobFuture<'_, usize> {
+        // An answer may be late, and a newer job stored meanwhile: so the older ones are named.
         Box::pin(async move {
             let name = &*function;
-            let look = || self.single_calls(name, &key);
-            let older = stored_before(began, look, |call: &SingleCall| call.age).await?;
+            let look = || self.single_jobs(name, &key);
+            let older = stored_before(began, look, |job: &SingleJob| job.age).await?;
             self.remove_superseded(name, older).await
         })
     }
 
-    fn supersede_older(&self, job: Job) -> Answer<'_, usize> {
+    fn supersede_older(&self, job: Job) -> JobFuture<'_, usize> {
         Box::pin(async move {
-            let mut calls = self.single_calls(&job.function, &job.key).await?;
-            let own = calls.iter().find(|call| call.id == job.id).map(|call| call.stored);
-            calls.retain(|call| Some(call.stored) < own);
-            self.remove_superseded(&job.function, calls).await
+            let mut jobs = self.single_jobs(&job.function, &job.key).await?;
+            let own = jobs.iter().find(|own| own.id == job.id).map(|job| job.stored);
+            jobs.retain(|job| Some(job.stored) < own);
+            self.remove_superseded(&job.function, jobs).await
         })
     }
 
@@ -336,7 +340,7 @@ impl Deferrer for PostgresJobs {
         state: JobState,
         first: usize,
         most: usize,
-    ) -> Answer<'_, Page> {
+    ) -> JobFuture<'_, Page> {
         Box::pin(async move {
             let name = &*function;
             let state = state.to_string();
@@ -361,24 +365,24 @@ impl Deferrer for PostgresJobs {
                     when: When::from_millis(column(row, 7)?),
                 })
             };
-            let jobs: Result<_, CallError> = rows.iter().skip(1).map(info).collect();
+            let jobs: Result<_, RemoteError> = rows.iter().skip(1).map(info).collect();
             Ok(Page { total: total.map_err(failed)? as usize, jobs: jobs.map_err(failed)? })
         })
     }
 
-    fn retry(&self, function: Arc<str>, id: String) -> Answer<'_, bool> {
+    fn retry(&self, function: Arc<str>, id: String) -> JobFuture<'_, bool> {
         Box::pin(async move { Ok(self.amend(&function, Some(id), 0, true).await? > 0) })
     }
 
-    fn remove(&self, function: Arc<str>, id: String) -> Answer<'_, bool> {
+    fn remove(&self, function: Arc<str>, id: String) -> JobFuture<'_, bool> {
         Box::pin(async move { Ok(self.amend(&function, Some(id), 0, false).await? > 0) })
     }
 
-    fn retry_dead(&self, function: Arc<str>, most: usize) -> Answer<'_, usize> {
+    fn retry_dead(&self, function: Arc<str>, most: usize) -> JobFuture<'_, usize> {
         Box::pin(async move { self.amend(&function, None, most, true).await })
     }
 
-    fn remove_dead(&self, function: Arc<str>, most: usize) -> Answer<'_, usize> {
+    fn remove_dead(&self, function: Arc<str>, most: usize) -> JobFuture<'_, usize> {
         Box::pin(async move { self.amend(&function, None, most, false).await })
     }
 }
@@ -390,8 +394,8 @@ impl fmt::Debug for PostgresJobs {
     }
 }
 
-/// A row of `take_calls`: its kind and its call.
-fn job(row: &Row) -> Result<(&str, Job), CallError> {
+/// A row of `take_calls`: its kind and its job.
+fn job(row: &Row) -> Result<(&str, Job), RemoteError> {
     let job = Job {
         function: column::<&str>(row, 1)?.into(),
         id: column(row, 2)?,
@@ -404,8 +408,8 @@ fn job(row: &Row) -> Result<(&str, Job), CallError> {
     Ok((column(row, 0)?, job))
 }
 
-/// A call of those that there is one of for each key.
-struct SingleCall {
+/// A job of those that there is one of for each key.
+struct SingleJob {
     id: String,
     /// When it was stored, in microseconds of the server's clock.
     stored: i64,
@@ -413,13 +417,13 @@ struct SingleCall {
     age: Duration,
 }
 
-fn single_call(row: &Row) -> Result<SingleCall, CallError> {
+fn single_job(row: &Row) -> Result<SingleJob, RemoteError> {
     let age = Duration::from_millis(number(row, 2)?);
-    Ok(SingleCall { id: column(row, 0)?, stored: column(row, 1)?, age })
+    Ok(SingleJob { id: column(row, 0)?, stored: column(row, 1)?, age })
 }
 
 /// A column that is never negative.
-fn number(row: &Row, nth: usize) -> Result<u64, CallError> {
+fn number(row: &Row, nth: usize) -> Result<u64, RemoteError> {
     column::<i64>(row, nth).map(|number| number.max(0).cast_unsigned())
 }
 

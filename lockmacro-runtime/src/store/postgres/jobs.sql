@@ -1,9 +1,9 @@
--- The deferred calls of lockmacro. Times that functions take and return are in milliseconds; due
+-- The jobs of lockmacro. Times that functions take and return are in milliseconds; due
 -- times are the server's.
 
--- A call. It waits until `at`; runs, and `at` is the end of its worker's lease; is dead since `at`;
+-- A job. It waits until `at`; runs, and `at` is the end of its worker's lease; is dead since `at`;
 -- or is gone, and its id is known until `at`. `claim` grows with each worker that takes it, and is
--- put into `settled` by one that ends its work. A `single` call is the only one of its key to wait.
+-- put into `settled` by one that ends its work. A `single` job is the only one of its key to wait.
 CREATE TABLE IF NOT EXISTS lm1.call (
   function text COLLATE "C",
   id text COLLATE "C",
@@ -21,9 +21,9 @@ CREATE TABLE IF NOT EXISTS lm1.call (
   error text,
   PRIMARY KEY (function, id)
 );
--- Only where they are missing: each waits for those who use the table, and all calls for it.
+-- Only where they are missing: each waits for those who use the table, and all jobs for it.
 DO $$ BEGIN
-  -- Until when later calls put a single one off, where they do. Tables of version 1 lack it.
+  -- Until when later jobs put a single one off, where they do. Tables of version 1 lack it.
   IF NOT EXISTS (
     SELECT FROM pg_attribute WHERE attrelid = 'lm1.call'::regclass AND attname = 'until'
   ) THEN
@@ -45,7 +45,7 @@ DO $$ BEGIN
   END IF;
 END $$;
 
--- The workers that wait for a call of a function.
+-- The workers that wait for a job of a function.
 CREATE UNLOGGED TABLE IF NOT EXISTS lm1.idle (
   function text COLLATE "C",
   worker text COLLATE "C",
@@ -54,14 +54,14 @@ CREATE UNLOGGED TABLE IF NOT EXISTS lm1.idle (
   PRIMARY KEY (function, worker)
 ) WITH (fillfactor = 50);
 
--- How many calls of a function wait, as counted some seconds ago.
+-- How many jobs of a function wait, as counted some seconds ago.
 CREATE UNLOGGED TABLE IF NOT EXISTS lm1.crowd (
   function text COLLATE "C" PRIMARY KEY,
   waiting bigint NOT NULL,
   counted timestamptz NOT NULL
 );
 
--- Whether too many calls wait. To count all of them for each one that is stored would take long.
+-- Whether too many jobs wait. To count all of them for each one that is stored would take long.
 CREATE OR REPLACE FUNCTION lm1.is_full(f text) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
   most constant bigint := 1000000;
@@ -81,21 +81,21 @@ BEGIN
   RETURN n >= most;
 END $$;
 
--- Whether no call of a function is due earlier: idle workers have to learn of this one.
+-- Whether no job of a function is due earlier: idle workers have to learn of this one.
 CREATE OR REPLACE FUNCTION lm1.is_first(f text, due timestamptz) RETURNS boolean LANGUAGE sql AS $$
   SELECT NOT EXISTS (
     SELECT FROM lm1.call WHERE function = f AND state = 'waiting' AND at < due
   )
 $$;
 
--- Removes a call. A caller without an answer stores it again within 30 s.
+-- Removes a job. A caller without an answer stores it again within 30 s.
 CREATE OR REPLACE FUNCTION lm1.forget_call(f text, i text) RETURNS void LANGUAGE sql AS $$
   UPDATE lm1.call SET state = 'gone', arguments = '', error = NULL,
     at = clock_timestamp() + interval '30 s' WHERE function = f AND id = i
 $$;
 
--- Makes a call wait. A single one is merged into the one of its key that waits already, with the
--- larger of both counters, so that a call that always fails comes to an end.
+-- Makes a job wait. A single one is merged into the one of its key that waits already, with the
+-- larger of both counters, so that a job that always fails comes to an end.
 CREATE OR REPLACE FUNCTION lm1.wait_call(f text, i text, due timestamptz) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   c lm1.call;
@@ -122,7 +122,7 @@ BEGIN
   END LOOP;
 END $$;
 
--- Makes a call a dead letter; only the latest dead letters are kept.
+-- Makes a job a dead letter; only the latest dead letters are kept.
 CREATE OR REPLACE FUNCTION lm1.give_up(f text, i text, why text) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -134,8 +134,8 @@ BEGIN
   ) x;
 END $$;
 
--- Stores a call. Idempotent for an id, also shortly after the call is gone. `keep` is `all`, or which
--- of the calls with the same key waits: `first` or `latest`; later calls put it off for `at_most`.
+-- Stores a job. Idempotent for an id, also shortly after the job is gone. `keep` is `all`, or which
+-- of the jobs with the same key waits: `first` or `latest`; later jobs put it off for `at_most`.
 -- Returns the id under which it waits, NULL when too many wait, and whether idle workers have to
 -- learn of it.
 CREATE OR REPLACE FUNCTION lm1.put_call(
@@ -191,7 +191,7 @@ BEGIN
       RETURN;
     END IF;
     EXIT WHEN lm1.is_full(f);
-    -- A worker of an earlier call with this id, which was removed, must not have this one.
+    -- A worker of an earlier job with this id, which was removed, must not have this one.
     start := floor(random() * 1e9);
     INSERT INTO lm1.call
         (function, id, arguments, key, single, attempts, at, until, put_at, claim, settled)
@@ -206,9 +206,9 @@ BEGIN
   END LOOP;
 END $$;
 
--- Takes calls that are due, for a worker, for the time of a lease. Those whose lease has ended go
+-- Takes jobs that are due, for a worker, for the time of a lease. Those whose lease has ended go
 -- back first, or become dead letters after too many such leases. A repeated request returns the
--- calls that it was given before, with a new lease. Where there is none, a worker with a channel
+-- jobs that it was given before, with a new lease. Where there is none, a worker with a channel
 -- becomes idle.
 --
 -- Returns rows of three kinds: `call`; `dead`, a new dead letter, with the number of its leases as
@@ -244,7 +244,7 @@ BEGIN
       WHERE y.function = ANY (functions) AND y.state = 'gone' AND y.at <= t
       LIMIT 1000 FOR UPDATE SKIP LOCKED
   ) gone WHERE x.function = gone.function AND x.id = gone.id;
-  -- In one order: a single call waits for others that go back with the same key.
+  -- In one order: a single job waits for others that go back with the same key.
   FOR c IN SELECT * FROM (
     SELECT * FROM lm1.call x WHERE x.function = ANY (functions) AND x.state = 'running' AND x.at <= t
       ORDER BY x.at LIMIT 100 FOR UPDATE SKIP LOCKED
@@ -253,11 +253,11 @@ BEGIN
       PERFORM lm1.wait_call(c.function, c.id, t);
     ELSE
       PERFORM lm1.give_up(c.function, c.id, (c.claim - c.settled) || ' runs have ended without a report:'
-        ' look for workers that crash or block, then retry the call');
+        ' look for workers that crash or block, then retry the job');
       RETURN QUERY SELECT 'dead', c.function, c.id, '', '', c.tried, c.busy, c.claim - c.settled;
     END IF;
   END LOOP;
-  -- The functions, by the times of their first calls.
+  -- The functions, by the times of their first jobs.
   <<taking>>
   FOR f IN SELECT g FROM unnest(functions) AS u(g), LATERAL (
     SELECT x.at FROM lm1.call x WHERE x.function = g AND x.state = 'waiting' AND x.at <= t
@@ -289,7 +289,7 @@ BEGIN
     INSERT INTO lm1.idle SELECT g, idle_worker, idle_channel, t + 2 * lm1.millis(tick)
       FROM unnest(functions) AS u(g)
       ON CONFLICT (function, worker) DO UPDATE SET ends = excluded.ends;
-    -- A call that is stored just now may not know of the worker.
+    -- A job that is stored just now may not know of the worker.
     RETURN QUERY SELECT 'again', '', '', '', '', 0::bigint, 0::bigint, 0::bigint;
   END IF;
 END $$;
@@ -305,13 +305,13 @@ BEGIN
     ) idle;
 END $$;
 
--- Whether the worker that took the call with this claim still has it, also when its lease has ended
--- and nobody has taken it since; but for a single call, as others rely on that one being run.
+-- Whether the worker that took the job with this claim still has it, also when its lease has ended
+-- and nobody has taken it since; but for a single job, as others rely on that one being run.
 CREATE OR REPLACE FUNCTION lm1.has_call(c lm1.call, n bigint) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
   SELECT c.claim = n AND c.settled <> n AND c.state <> 'gone' AND (c.state = 'running' OR NOT c.single)
 $$;
 
--- Renews a worker's lease on a call. Returns whether it has it.
+-- Renews a worker's lease on a job. Returns whether it has it.
 CREATE OR REPLACE FUNCTION lm1.keep_call(f text, i text, n bigint, lease bigint) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
 BEGIN
@@ -321,8 +321,8 @@ BEGIN
   RETURN FOUND;
 END $$;
 
--- Ends the work on a call: `how` is `done`; `again` after a failure; `busy` or `back`, which are no
--- tries; or `dead`. Idempotent until the call is taken again. `held`: whether the worker had it.
+-- Ends the work on a job: `how` is `done`; `again` after a failure; `busy` or `back`, which are no
+-- tries; or `dead`. Idempotent until the job is taken again. `held`: whether the worker had it.
 CREATE OR REPLACE FUNCTION lm1.settle_call(
   f text, i text, n bigint, how text, delay bigint, why text,
   OUT held boolean, OUT first boolean
@@ -353,7 +353,7 @@ BEGIN
   END IF;
 END $$;
 
--- Lists calls by due time, with at most 256 KiB of arguments and errors, but for the first one.
+-- Lists jobs by due time, with at most 256 KiB of arguments and errors, but for the first one.
 -- Each row has the number of all; the first one has nothing else.
 CREATE OR REPLACE FUNCTION lm1.list_calls(f text, which text, skipped bigint, most bigint)
 RETURNS TABLE (
@@ -378,8 +378,8 @@ BEGIN
   END LOOP;
 END $$;
 
--- Retries calls from the start, or removes them: one, or so many dead letters, the oldest first; only
--- calls that are not running. Returns their number.
+-- Retries jobs from the start, or removes them: one, or so many dead letters, the oldest first; only
+-- jobs that are not running. Returns their number.
 CREATE OR REPLACE FUNCTION lm1.amend_calls(f text, i text, dead bigint, retries boolean) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
 DECLARE
@@ -406,14 +406,14 @@ BEGIN
         WHERE function = f AND id = c;
       PERFORM lm1.wait_call(f, c, clock_timestamp());
     ELSE
-      -- Its id is not known any more: who stores the call again has it stored.
+      -- Its id is not known any more: who stores the job again has it stored.
       DELETE FROM lm1.call WHERE function = f AND id = c;
     END IF;
   END LOOP;
   RETURN coalesce(cardinality(ids), 0);
 END $$;
 
--- The single calls of a key that wait or run: when each was stored, in microseconds, and for how
+-- The single jobs of a key that wait or run: when each was stored, in microseconds, and for how
 -- many milliseconds it is stored. Those of version 2 were stored long ago.
 CREATE OR REPLACE FUNCTION lm1.single_calls(f text, k text)
 RETURNS TABLE (id text, stored bigint, age bigint)
@@ -428,7 +428,7 @@ LANGUAGE sql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
   ) AND x.key = k
 $$;
 
--- Removes such a call, unless it was stored again since.
+-- Removes such a job, unless it was stored again since.
 CREATE OR REPLACE FUNCTION lm1.supersede_call(f text, i text, stored bigint) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
 BEGIN
@@ -443,7 +443,7 @@ BEGIN
   RETURN true;
 END $$;
 
--- The functions that have calls.
+-- The functions that have jobs.
 CREATE OR REPLACE FUNCTION lm1.look_for_functions(most bigint) RETURNS SETOF text
 LANGUAGE sql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
   SELECT DISTINCT function FROM lm1.call WHERE state <> 'gone' ORDER BY function LIMIT most

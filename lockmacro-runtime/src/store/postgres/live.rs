@@ -21,7 +21,7 @@ use tokio_postgres::{AsyncMessage, Client, Connection, Error, Row, Socket};
 
 use super::values::Values;
 use crate::store::remote::health::Monitor;
-use crate::store::waiters::Waiters;
+use crate::store::subscriptions::Subscriptions;
 use crate::sys::sync::Mutex;
 use crate::sys::task::{here, spawn};
 use crate::sys::time::Instant;
@@ -64,7 +64,7 @@ impl Live {
     /// arrive. No call takes longer than `longest`.
     pub(super) fn new<T>(
         link: usize,
-        waiters: Arc<Waiters>,
+        subscriptions: Arc<Subscriptions>,
         monitor: Arc<Monitor>,
         longest: Duration,
         tls: T,
@@ -86,10 +86,10 @@ impl Live {
         let mut reading = Box::pin({
             let unsent = Arc::clone(&unsent);
             let heard = Arc::clone(&heard);
-            let waiters = Arc::clone(&waiters);
+            let subscriptions = Arc::clone(&subscriptions);
             read(connection, unsent, move |push| match push {
                 HELLO => drop(heard.send_replace(true)),
-                push => waiters.receive(push.as_bytes(), CONNECTION.get()),
+                push => subscriptions.receive(push.as_bytes(), CONNECTION.get()),
             })
         });
         let listens = OnceCell::new();
@@ -108,7 +108,7 @@ impl Live {
             };
             if *is_heard.borrow() {
                 // Those that wait may have missed a push.
-                waiters.alarm_where(|_| true);
+                subscriptions.alarm_where(|_| true);
             }
             match end {
                 End::Closed => return monitor.broken(),

@@ -9,7 +9,7 @@ use super::values::{Values, column, millis, stored, values};
 use crate::protocol::answer::Released;
 use crate::protocol::request::Request;
 use crate::store::remote::budget::Budget;
-use crate::store::remote::error::{CallError, Transient};
+use crate::store::remote::error::{RemoteError, Transient};
 use crate::sys::task::spawn;
 use crate::sys::time::Instant;
 use crate::value::applied::Applied;
@@ -30,7 +30,7 @@ impl Postgres {
             let _releasing = releasing;
             release(&pool, link, values![keys, token, keep], budget).await
         });
-        let released = task.await.unwrap_or_else(|_| Err(CallError::unanswered()));
+        let released = task.await.unwrap_or_else(|_| Err(RemoteError::unanswered()));
         released.map_err(|error| error.into_error(&request.key))
     }
 }
@@ -41,7 +41,7 @@ async fn release(
     link: usize,
     values: Values<'_>,
     mut budget: Budget,
-) -> Result<Released, CallError> {
+) -> Result<Released, RemoteError> {
     if pool.is_driven_elsewhere(link) {
         // For a second call on a connection of this runtime.
         budget.until += budget.answer;
@@ -51,9 +51,9 @@ async fn release(
     let mut earlier = Applied::No;
     let mut replaced = false;
     // Where an answer has not come there is no time left, and the error says that it was sent. One
-    // that was rolled back for another transaction is repeated, and a lost connection replaced
+    // that was rolled back for another transaction is repeated, and a broken connection replaced
     // once.
-    while let Err(CallError::Transient(Transient { reason, replace, applied, .. })) = &answer
+    while let Err(RemoteError::Transient(Transient { reason, replace, applied, .. })) = &answer
         && Instant::now() < budget.until
         && (*reason == Unavailability::Other || *replace && !mem::replace(&mut replaced, true))
     {

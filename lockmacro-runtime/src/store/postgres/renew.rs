@@ -10,9 +10,9 @@ use super::connection::{Pool, RENEWALS};
 use super::store::Postgres;
 use super::values::{column, millis, stored, values};
 use crate::protocol::request::Request;
-use crate::store::backend::Renewing;
+use crate::store::backend::RenewKind;
 use crate::store::remote::budget::Budget;
-use crate::store::remote::error::{CallError, Transient};
+use crate::store::remote::error::{RemoteError, Transient};
 use crate::sys::time::Instant;
 use crate::value::applied::Applied;
 use crate::value::error::{LockError, Unavailability};
@@ -27,12 +27,12 @@ impl Postgres {
         &self,
         request: &Request,
         ttl: Duration,
-        how: Renewing,
+        how: RenewKind,
     ) -> Result<bool, LockError> {
         // A confirmation is for the few seconds of a hand-off.
-        let may_wait = matches!(how, Renewing::Acknowledged { .. });
+        let may_wait = matches!(how, RenewKind::Acknowledged { .. });
         let left =
-            if let Renewing::Acknowledged { left, .. } = how { left } else { Duration::ZERO };
+            if let RenewKind::Acknowledged { left, .. } = how { left } else { Duration::ZERO };
         let batch = self.renewals.beside(request.ttl, may_wait);
         let timeout = self.timeout;
         // Those before it may just have been sent.
@@ -51,7 +51,7 @@ impl Postgres {
         let mut held = true;
         for answer in answers {
             let answer = timeout_at(until, answer).await.ok().and_then(Result::ok);
-            let answer = answer.unwrap_or_else(|| Err(CallError::unanswered()));
+            let answer = answer.unwrap_or_else(|| Err(RemoteError::unanswered()));
             held &= answer.map_err(|error| error.into_error(&request.key))?;
         }
         Ok(held)
@@ -93,7 +93,7 @@ async fn renew(
     }
     let locked = || {
         let detail = "somebody else has locked the row of the key";
-        CallError::Transient(Transient::new(Unavailability::Other, detail, Applied::No))
+        RemoteError::Transient(Transient::new(Unavailability::Other, detail, Applied::No))
     };
     renewed.into_iter().map(|renewed| renewed?.ok_or_else(locked)).collect()
 }
@@ -104,7 +104,7 @@ async fn at_once(
     link: usize,
     renewals: &[Renewal],
     budget: Budget,
-) -> Vec<Result<Option<bool>, CallError>> {
+) -> Vec<Result<Option<bool>, RemoteError>> {
     let keys: Vec<_> = renewals.iter().map(|(key, ..)| &**key).collect();
     let tokens: Vec<_> = renewals.iter().map(|(_, token, _)| &**token).collect();
     let ttls: Vec<_> = renewals.iter().map(|(.., ttl)| *ttl).collect();

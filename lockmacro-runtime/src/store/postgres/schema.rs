@@ -1,6 +1,6 @@
 //! The schema.
 //!
-//! The tables of deferred calls are always made: programs with and without them share a schema.
+//! The tables of jobs are always made: programs with and without them share a schema.
 
 /// The version of the schema.
 pub(crate) const VERSION: i32 = 3;

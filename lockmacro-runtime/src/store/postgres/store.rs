@@ -23,10 +23,10 @@ use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
 use crate::protocol::lease::{late, too_slow};
 use crate::protocol::request::Request;
 use crate::store::remote::budget::{Budget, Retry};
-use crate::store::remote::error::{CallError, Transient};
+use crate::store::remote::error::{RemoteError, Transient};
 use crate::store::remote::reply::Reply;
 use crate::store::remote::wait::SentRequest;
-use crate::store::waiters::Waiter;
+use crate::store::subscriptions::Subscription;
 use crate::sys::random;
 use crate::sys::sync::Mutex;
 use crate::sys::task::spawn;
@@ -41,7 +41,7 @@ use crate::value::limits::WAITER_TTL;
 const TOO_LATE: i32 = -1;
 /// How often unused rows are removed.
 const TIDY_EVERY: Duration = Duration::from_secs(10 * 60);
-/// How long a caller without a wait waits for a server that is lost, besides some round trips.
+/// How long a caller without a wait waits for a server that is down, besides some round trips.
 const PROBE: Duration = Duration::from_millis(40);
 /// How long an installation waits for the server, and how long it tries to change tables that
 /// others use.
@@ -62,7 +62,7 @@ pub(crate) struct Postgres {
     pub(super) forgets: Arc<AtomicBool>,
     /// When unused rows are removed next, and from which key on.
     tidy: Arc<Mutex<(Instant, String)>>,
-    /// Whether callers without a wait fail at once while their server is lost.
+    /// Whether callers without a wait fail at once while their server is down.
     pub(crate) fails_fast: bool,
 }
 
@@ -153,19 +153,19 @@ impl Postgres {
         made.map_err(failed).map(|()| before)
     }
 
-    async fn install(&self, budget: Budget) -> Result<(), CallError> {
+    async fn install(&self, budget: Budget) -> Result<(), RemoteError> {
         let text = install(&self.pool.servers.schema);
         let made = self.pool.execute(PUSHES, &text, budget).await;
         made.map_err(|error| match error {
-            CallError::Final(LockError::AccessDenied { server, .. }) => {
+            RemoteError::Final(LockError::AccessDenied { server, .. }) => {
                 let detail = "make the schema as a user who may create one".to_owned();
-                CallError::Final(LockError::AccessDenied { detail, server, keys: None })
+                RemoteError::Final(LockError::AccessDenied { detail, server, keys: None })
             }
             error => error,
         })
     }
 
-    pub(super) async fn state(&self, budget: Budget) -> Result<(), CallError> {
+    pub(super) async fn state(&self, budget: Budget) -> Result<(), RemoteError> {
         let servers = &self.pool.servers;
         let row = self.pool.query_one(PUSHES, &state(&servers.schema), budget).await?;
         let version: i32 = column(&row, 0)?;
@@ -173,7 +173,7 @@ impl Postgres {
         let is_read_only: bool = column(&row, 2)?;
         let may_call: bool = column(&row, 3)?;
         self.pool.clock.note(column::<i64>(&row, 4)?.cast_unsigned());
-        Err(CallError::Final(if is_replica || is_read_only {
+        Err(RemoteError::Final(if is_replica || is_read_only {
             let detail = if is_replica { "connect to its primary" } else { READ_ONLY };
             let server = Some(servers.name.clone());
             LockError::unavailable_at(server, Unavailability::ReadOnly, detail)
@@ -197,10 +197,10 @@ impl Postgres {
         request: &Request,
         until: Option<Instant>,
     ) -> Result<Answer, Failed> {
-        let lost = self.fails_fast && until.is_none() && self.pool.health.silent().is_some();
+        let is_down = self.fails_fast && until.is_none() && self.pool.health.silent().is_some();
         let budget = match until {
             Some(until) => Budget::until(until, self.timeout),
-            None if lost && !request.only_if_free => {
+            None if is_down && !request.only_if_free => {
                 let probe = PROBE + ROUND_TRIPS * self.pool.health.round_trip.shortest();
                 Budget::new(probe, probe)
             }
@@ -214,7 +214,7 @@ impl Postgres {
         let reply = retry.repeat(ask).await.map_err(|error| {
             let mut error = error.into_error(&request.key);
             if let LockError::Unavailable { retry_after, .. } = &mut error
-                && lost
+                && is_down
             {
                 *retry_after = Some(Duration::from_secs(1));
             }
@@ -233,17 +233,17 @@ impl Postgres {
     pub(super) async fn ask(
         &self,
         request: &Request,
-        waiter: Option<&Waiter>,
+        subscription: Option<&Subscription>,
         budget: Budget,
-    ) -> Result<(Reply, SentRequest), CallError> {
+    ) -> Result<(Reply, SentRequest), RemoteError> {
         let keys: Vec<_> = request.keys().iter().map(stored).collect();
         let holders: Vec<_> =
             request.keys().iter().map(|key| key.mode().limit().cast_signed()).collect();
         let ttl = millis(request.ttl);
         let waits = millis(WAITER_TTL);
-        let id = waiter.map(Waiter::next_id);
-        let channel = waiter.map(|_| &self.pool.channel);
-        let callers = i32::try_from(request.witness().callers()).unwrap_or(i32::MAX);
+        let id = subscription.map(Subscription::next_id);
+        let channel = subscription.map(|_| &self.pool.channel);
+        let callers = i32::try_from(request.events().callers()).unwrap_or(i32::MAX);
         let token = request.token.expose();
         let fenced = request.is_fenced();
         let values = values![keys, token, ttl, holders, fenced, id, channel, callers, waits];
@@ -253,22 +253,23 @@ impl Postgres {
         let row = self.pool.call_in_time(link, "ask", values, budget).await?;
         self.pool.clock.note(column::<i64>(&row, 4)?.cast_unsigned());
         if column::<Option<i32>>(&row, 0)? == Some(TOO_LATE) {
-            return Err(CallError::late().at(|| self.pool.name()));
+            return Err(RemoteError::late().at(|| self.pool.name()));
         }
         // No caller waits for these pushes.
         drop(self.pool.push(column(&row, 6)?, column(&row, 7)?));
         self.tidy();
-        let reply = self.in_time(answer(request, sent, &row, waiter.is_some())?)?;
+        let reply = self.in_time(answer(request, sent, &row, subscription.is_some())?)?;
         Ok((reply, SentRequest { sent, connection: Some(CONNECTION), received: true }))
     }
 
     /// Refuses a grant that arrived after its lease had ended.
-    fn in_time(&self, reply: Reply) -> Result<Reply, CallError> {
+    fn in_time(&self, reply: Reply) -> Result<Reply, RemoteError> {
         match reply {
             Reply::Granted(grant) if late(grant.sent, grant.ttl) => {
                 let reason = Unavailability::TooSlow;
                 let detail = too_slow(grant.ttl);
-                let error = CallError::Transient(Transient::new(reason, detail, Applied::Unknown));
+                let error =
+                    RemoteError::Transient(Transient::new(reason, detail, Applied::Unknown));
                 Err(error.at(|| self.pool.name()))
             }
             reply => Ok(reply),
@@ -308,12 +309,12 @@ impl Postgres {
 }
 
 /// The error for the caller, where it names no key.
-pub(super) fn failed(error: CallError) -> LockError {
+pub(super) fn failed(error: RemoteError) -> LockError {
     error.into_error(&LockKey::from(""))
 }
 
 /// Reads the reply to a request that was sent at `sent`.
-fn answer(request: &Request, sent: Moment, row: &Row, waits: bool) -> Result<Reply, CallError> {
+fn answer(request: &Request, sent: Moment, row: &Row, waits: bool) -> Result<Reply, RemoteError> {
     if let Some(nth) = column::<Option<i32>>(row, 0)? {
         let holder: Option<&str> = column(row, 1)?;
         let left: i64 = column(row, 2)?;

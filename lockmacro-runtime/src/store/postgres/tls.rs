@@ -17,7 +17,7 @@ pub(super) struct Tls {
 
 impl Tls {
     /// Takes a setting if it is about this.
-    pub(super) fn takes(&mut self, name: &str, value: &str) -> Result<bool, LockError> {
+    pub(super) fn take(&mut self, name: &str, value: &str) -> Result<bool, LockError> {
         match (name, value) {
             // The certificate of the server is checked in any case.
             ("sslmode", "require" | "verify-ca" | "verify-full") => self.is_on = true,

@@ -88,7 +88,7 @@ impl Database {
                 }
                 "listen" => listens = Some(decoded(value)),
                 "ssl" => return Err(LockError::invalid("ssl", "write `sslmode=require`")),
-                _ if tls.takes(name, value)? => {}
+                _ if tls.take(name, value)? => {}
                 _ if OTHERS.contains(&name) => {
                     let why = format!(
                         "remove `{name}`: it is for other drivers, and without a meaning here"
@@ -150,7 +150,7 @@ impl Database {
     }
 
     /// Whether another server may take over at any time.
-    pub(crate) fn fails_over(&self) -> bool {
+    pub(crate) fn can_fail_over(&self) -> bool {
         self.hosts.configs().len() > 1
     }
 

@@ -7,7 +7,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, ToSql, Type};
 
 use super::error::unexpected;
-use crate::store::remote::error::CallError;
+use crate::store::remote::error::RemoteError;
 use crate::value::key::LockKey;
 
 /// The values of a statement with their types.
@@ -35,8 +35,8 @@ macro_rules! values {
 }
 pub(super) use values;
 
-/// The key as a text of the database, which cannot have a NUL in it. Keys of users do not begin with
-/// `lm1:`.
+/// The key as a text of the database, which cannot have a NUL in it. Keys of users do not begin
+/// with `lm1:`.
 pub(super) fn stored(key: &LockKey) -> Cow<'_, str> {
     let key = key.as_str();
     if key.contains('\0') {
@@ -54,7 +54,7 @@ pub(super) fn read_back(text: &str) -> String {
 }
 
 /// A column of a row.
-pub(super) fn column<'a, T: FromSql<'a>>(row: &'a Row, nth: usize) -> Result<T, CallError> {
+pub(super) fn column<'a, T: FromSql<'a>>(row: &'a Row, nth: usize) -> Result<T, RemoteError> {
     row.try_get(nth).map_err(unexpected)
 }
 

@@ -10,16 +10,16 @@ use super::store::Postgres;
 use super::values::{column, millis, stored, values};
 use crate::protocol::request::Request;
 use crate::store::remote::budget::Budget;
-use crate::store::remote::error::CallError;
+use crate::store::remote::error::RemoteError;
 use crate::store::remote::reply::Reply;
-use crate::store::remote::wait::{FAR_BACK, Queue, SentRequest};
-use crate::store::waiters::{Waiter, Waiters};
+use crate::store::remote::wait::{FAR_BACK, KeyQueues, SentRequest};
+use crate::store::subscriptions::{Subscription, Subscriptions};
 use crate::sys::time::Instant;
 use crate::value::limits::WAITER_TTL;
 
-impl Queue for Postgres {
-    fn waiters(&self) -> &Arc<Waiters> {
-        &self.pool.waiters
+impl KeyQueues for Postgres {
+    fn subscriptions(&self) -> &Arc<Subscriptions> {
+        &self.pool.subscriptions
     }
 
     fn slot(&self, _: &Request) -> u16 {
@@ -32,7 +32,7 @@ impl Queue for Postgres {
 
     /// In one statement for all of a process. A request takes the row of its key: a thousand
     /// waiters that ask every two seconds would leave it no time for those that hand the lock on.
-    async fn stays(&self, request: &Request) -> bool {
+    async fn keep_place(&self, request: &Request) -> bool {
         let key = stored(&request.key).into_owned();
         let token = request.token.expose().to_owned();
         let pool = Arc::clone(&self.pool);
@@ -47,12 +47,12 @@ impl Queue for Postgres {
     async fn ask_queued(
         &self,
         request: &Request,
-        waiter: &Waiter,
+        subscription: &Subscription,
         budget: Budget,
-    ) -> Result<(Reply, SentRequest), CallError> {
+    ) -> Result<(Reply, SentRequest), RemoteError> {
         // Before the request: a grant may be sent as soon as the request is answered.
         let received = self.pool.listen(budget.until).await?;
-        let (reply, sent) = self.ask(request, Some(waiter), budget).await?;
+        let (reply, sent) = self.ask(request, Some(subscription), budget).await?;
         Ok((reply, SentRequest { received, ..sent }))
     }
 }

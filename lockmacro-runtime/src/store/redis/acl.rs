@@ -42,7 +42,7 @@ uses! {
     "fence" "Locks have fences. This needs no further right." => Fence,
     "several" "Locks have several keys. This needs no further right." => Several,
     "defer" "Busy calls of any function are deferred and run by workers." => Defer,
-    "inspect" "Locks are inspected, and deferred calls if these are used." => Inspect,
+    "inspect" "Locks are inspected, and jobs if these are used." => Inspect,
     "replicated" "Locks count once replicas have acknowledged them." => ReplicaAcks,
     "redlock" "The server is a node of a Redlock." => Redlock,
     "cluster" "The server is a node of a cluster." => Cluster,

@@ -4,19 +4,19 @@ use redis::{FromRedisValue, Value, from_redis_value_ref};
 
 use crate::protocol::request::Request;
 use crate::store::redis::client::error::unexpected;
-use crate::store::remote::error::CallError;
+use crate::store::remote::error::RemoteError;
 use crate::store::remote::reply::Reply;
 use crate::sys::time::Moment;
 use crate::value::error::LockError;
 use crate::value::fence::FenceBlock;
 
 /// Reads a reply. The error does not quote it.
-pub(crate) fn parsed<T: FromRedisValue>(reply: Value) -> Result<T, CallError> {
+pub(crate) fn parsed<T: FromRedisValue>(reply: Value) -> Result<T, RemoteError> {
     from_redis_value_ref(&reply).map_err(|_| unexpected(&reply))
 }
 
 /// Reads the reply to a request that was sent at `sent`.
-pub(crate) fn answer(request: &Request, sent: Moment, reply: Value) -> Result<Reply, CallError> {
+pub(crate) fn answer(request: &Request, sent: Moment, reply: Value) -> Result<Reply, RemoteError> {
     let granted = |fences| Ok(Reply::granted(request, sent, fences));
     let parts = match &reply {
         Value::Int(1) => return granted(Vec::new()),
@@ -31,7 +31,7 @@ pub(crate) fn answer(request: &Request, sent: Moment, reply: Value) -> Result<Re
         }
         [Value::Int(nth)] => {
             let key = request.keys().get(nth_of(nth)).unwrap_or(&request.key).clone();
-            Err(CallError::Final(LockError::KeyNotALock { key }))
+            Err(RemoteError::Final(LockError::KeyNotALock { key }))
         }
         [Value::Int(left), Value::BulkString(value)] => Ok(Reply::contended(0, value, *left, None)),
         [Value::Int(left), Value::BulkString(value), Value::Int(nth)] => {
@@ -47,7 +47,7 @@ pub(crate) fn answer(request: &Request, sent: Moment, reply: Value) -> Result<Re
 }
 
 /// The fences of one lock.
-fn fences_of(reply: &Value) -> Result<FenceBlock, CallError> {
+fn fences_of(reply: &Value) -> Result<FenceBlock, RemoteError> {
     let Value::BulkString(block) = reply else { return Err(unexpected(reply)) };
     let block = str::from_utf8(block).ok().and_then(|block| block.parse().ok());
     block.ok_or_else(|| unexpected(reply))

@@ -108,7 +108,7 @@ pub(crate) fn renew_script(request: &Request) -> &'static Script {
     }
 }
 
-/// The scripts for the deferred calls of one function.
+/// The scripts for the jobs of one function.
 #[cfg(feature = "defer")]
 pub(crate) mod jobs {
     use super::Script;
@@ -116,16 +116,19 @@ pub(crate) mod jobs {
     const COMPANIONS: [&str; 6] = ["d", "r", "x", "u", "i", "o"];
 
     pub(crate) static PUT: Script =
-        script!(COMPANIONS, files!("jobs/check_memory.lua", "jobs/calls.lua", "jobs/put.lua"));
-    pub(crate) static TAKE: Script = script!(COMPANIONS, files!("jobs/calls.lua", "jobs/take.lua"));
-    pub(crate) static KEEP: Script = script!(COMPANIONS, files!("jobs/calls.lua", "jobs/keep.lua"));
+        script!(COMPANIONS, files!("jobs/check_memory.lua", "jobs/common.lua", "jobs/put.lua"));
+    pub(crate) static TAKE: Script =
+        script!(COMPANIONS, files!("jobs/common.lua", "jobs/take.lua"));
+    pub(crate) static KEEP: Script =
+        script!(COMPANIONS, files!("jobs/common.lua", "jobs/keep.lua"));
     pub(crate) static SETTLE: Script =
-        script!(COMPANIONS, files!("jobs/calls.lua", "jobs/settle.lua"));
-    pub(crate) static LIST: Script = script!(COMPANIONS, files!("jobs/calls.lua", "jobs/list.lua"));
+        script!(COMPANIONS, files!("jobs/common.lua", "jobs/settle.lua"));
+    pub(crate) static LIST: Script =
+        script!(COMPANIONS, files!("jobs/common.lua", "jobs/list.lua"));
     pub(crate) static RETRY_OR_REMOVE: Script =
-        script!(COMPANIONS, files!("jobs/calls.lua", "jobs/retry_or_remove.lua"));
+        script!(COMPANIONS, files!("jobs/common.lua", "jobs/retry_or_remove.lua"));
     pub(crate) static SUPERSEDE: Script =
-        script!(COMPANIONS, files!("jobs/calls.lua", "jobs/supersede.lua"));
+        script!(COMPANIONS, files!("jobs/common.lua", "jobs/supersede.lua"));
     #[cfg(any(feature = "inspect", all(lockmacro_simulation, feature = "test-util")))]
     pub(crate) static ALL: [&Script; 7] =
         [&PUT, &TAKE, &KEEP, &SETTLE, &LIST, &RETRY_OR_REMOVE, &SUPERSEDE];

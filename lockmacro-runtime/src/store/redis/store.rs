@@ -11,17 +11,17 @@ use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
 use crate::protocol::lease::{late, too_slow};
 use crate::protocol::request::Request;
 use crate::store::backend::Backend;
+use crate::store::redis::client::channels::Grants;
 use crate::store::redis::client::connector::Server;
 use crate::store::redis::client::error::unexpected;
 use crate::store::redis::client::node::Node;
 use crate::store::redis::client::script::ScriptCall;
-use crate::store::redis::client::subscriptions::Grants;
 use crate::store::redis::client::url::{Addresses, Deployment, ReplicaAcks};
 use crate::store::redis::reply::{answer, parsed};
 use crate::store::redis::scripts::{ACQUIRE, ACQUIRE_ALL, ACQUIRE_SHARED};
 use crate::store::redis::topology::route::Topology;
 use crate::store::remote::budget::{Budget, Retry};
-use crate::store::remote::error::{CallError, Transient};
+use crate::store::remote::error::{RemoteError, Transient};
 use crate::store::remote::health::Monitor;
 use crate::store::remote::reply::Reply;
 use crate::sys::time::{Instant, Moment};
@@ -35,13 +35,13 @@ use crate::value::limits::CONFIRM_WINDOW;
 use crate::value::url::Url;
 
 mod backend;
+mod down;
 #[cfg(feature = "inspect")]
 mod facts;
 #[cfg(feature = "inspect")]
 mod inspect;
 #[cfg(feature = "defer")]
 pub(crate) mod jobs;
-mod lost;
 mod ready;
 pub(crate) mod release;
 mod single_node;
@@ -62,7 +62,7 @@ pub(crate) struct Redis {
     nodes: Topology,
     monitor: Arc<Monitor>,
     /// Whether another server may take over at any time.
-    fails_over: bool,
+    can_fail_over: bool,
     /// Delivers grants to the waiters.
     grants: Arc<Grants>,
     timeout: Duration,
@@ -75,7 +75,7 @@ pub(crate) struct Redis {
     /// Whether the user may use every key, as the last check of the rights found. Otherwise a lock
     /// that a plain SET is granted may not be releasable, because its companion keys are denied.
     every_key: Arc<OnceLock<bool>>,
-    /// Whether callers without a wait fail at once while their server is lost.
+    /// Whether callers without a wait fail at once while their server is down.
     pub(crate) fails_fast: bool,
 }
 
@@ -84,7 +84,7 @@ impl Redis {
     /// have the prefix already; the names of channels get it here.
     pub(crate) fn new(servers: &Deployment, timeout: Duration, key_prefix: &str) -> Self {
         let is_cluster = matches!(servers.at, Addresses::Cluster(_));
-        let fails_over = !matches!(servers.at, Addresses::One(Server::At(_)));
+        let can_fail_over = !matches!(servers.at, Addresses::One(Server::At(_)));
         let grants = Grants::new(is_cluster, key_prefix);
         let monitor = Arc::default();
         let nodes = Topology::new(servers, timeout, &monitor, &grants);
@@ -93,7 +93,7 @@ impl Redis {
         Self {
             nodes,
             monitor,
-            fails_over,
+            can_fail_over,
             grants,
             timeout,
             slots,
@@ -126,16 +126,16 @@ impl Redis {
 
     /// Whether the user may use every key, as the last check found. Checks the rights if the
     /// manager was made without.
-    async fn may_use_every_key(&self, budget: Budget) -> Result<bool, CallError> {
+    async fn may_use_every_key(&self, budget: Budget) -> Result<bool, RemoteError> {
         match self.every_key.get() {
             Some(every_key) => Ok(*every_key),
             None => Box::pin(self.check_rights(true, budget)).await,
         }
     }
 
-    /// Whether a server is lost, which was logged.
-    pub(crate) fn is_any_lost(&self) -> bool {
-        self.monitor.is_any_lost()
+    /// Whether a server is down, which was logged.
+    pub(crate) fn is_any_down(&self) -> bool {
+        self.monitor.is_any_down()
     }
 
     /// The host and port of the server that has a key, if it is known.
@@ -144,13 +144,13 @@ impl Redis {
     }
 
     /// Refuses a grant that arrived after its lease had ended.
-    fn in_time(&self, request: &Request, reply: Reply) -> Result<Reply, CallError> {
+    fn in_time(&self, request: &Request, reply: Reply) -> Result<Reply, RemoteError> {
         match reply {
             Reply::Granted(grant) if late(grant.sent, grant.ttl) => {
                 let detail = too_slow(grant.ttl);
                 let transient = Transient::new(Unavailability::TooSlow, detail, Applied::Unknown);
                 let server = self.server_of(&request.key);
-                Err(CallError::Transient(Transient { server, ..transient }))
+                Err(RemoteError::Transient(Transient { server, ..transient }))
             }
             reply => Ok(reply),
         }
@@ -164,8 +164,8 @@ impl Redis {
         until: Option<Instant>,
     ) -> Result<Answer, Failed> {
         // The first request of a waiter does not wait either.
-        if until.is_none() && !request.only_if_free && self.is_lost(request) {
-            Box::pin(self.refuse_lost(request))
+        if until.is_none() && !request.only_if_free && self.is_down(request) {
+            Box::pin(self.refuse_down(request))
                 .await
                 .map_err(|error| Failed { error, applied: Applied::No })?;
         }
@@ -210,7 +210,7 @@ impl Redis {
         request: &Request,
         first: bool,
         budget: Budget,
-    ) -> Result<Reply, CallError> {
+    ) -> Result<Reply, RemoteError> {
         let every_key = self.may_use_every_key(budget).await?;
         let is_exclusive = request.key.mode().is_exclusive();
         let is_single = request.several().is_empty();
@@ -241,7 +241,7 @@ impl Redis {
         let asked = Box::pin(self.eval(script.with(request.keys(), &args), budget)).await;
         match asked.and_then(|reply| answer(request, sent, reply)) {
             // The server checks rights before slots, so the keys are allowed.
-            Err(split @ CallError::Split(_)) if plain && is_exclusive && !every_key => {
+            Err(split @ RemoteError::Split(_)) if plain && is_exclusive && !every_key => {
                 self.set(request, budget).await?.ok_or(split)
             }
             reply => reply,
@@ -249,7 +249,7 @@ impl Redis {
     }
 
     /// Asks by a plain SET; `None` when the lock is contended and the script has to say how.
-    async fn set(&self, request: &Request, budget: Budget) -> Result<Option<Reply>, CallError> {
+    async fn set(&self, request: &Request, budget: Budget) -> Result<Option<Reply>, RemoteError> {
         let key = request.key.as_str();
         let token = request.token.expose();
         let send = |node: Node| {
@@ -273,7 +273,7 @@ impl Redis {
     /// Asks for a lock that others may share, without a fence and with a token that was not sent
     /// before. The call is merged with those of other callers; `None` where the whole script has to
     /// decide.
-    async fn share(&self, request: &Request, budget: Budget) -> Result<Option<Reply>, CallError> {
+    async fn share(&self, request: &Request, budget: Budget) -> Result<Option<Reply>, RemoteError> {
         let ttl = request.ttl.as_millis().to_string();
         let limit = request.key.mode().limit();
         let args = [request.token.expose(), &ttl, &limit.to_string()];
@@ -289,11 +289,11 @@ impl Redis {
     }
 
     /// Calls a script with these keys.
-    async fn eval(&self, call: ScriptCall<'_>, budget: Budget) -> Result<Value, CallError> {
+    async fn eval(&self, call: ScriptCall<'_>, budget: Budget) -> Result<Value, RemoteError> {
         let reply = self.nodes.eval(call, budget).await;
         match reply {
-            Err(CallError::CrossSlot) => self.slots.store(true, Ordering::Relaxed),
-            Err(CallError::DeniedInScript(denied)) => {
+            Err(RemoteError::CrossSlot) => self.slots.store(true, Ordering::Relaxed),
+            Err(RemoteError::DeniedInScript(denied)) => {
                 return Err(Box::pin(self.with_denied_commands(denied, call, budget)).await);
             }
             _ => {}
@@ -307,7 +307,7 @@ impl Redis {
         &self,
         call: ScriptCall<'_>,
         budget: Budget,
-    ) -> Result<T, CallError> {
+    ) -> Result<T, RemoteError> {
         let eval = |budget, _| self.eval(call, budget);
         Retry::new(budget).repeat(eval).await.and_then(parsed)
     }

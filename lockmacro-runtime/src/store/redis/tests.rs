@@ -5,10 +5,10 @@ use fastrand::Rng;
 use redis::{PushInfo, PushKind, Value};
 
 use crate::protocol::request::Request;
-use crate::store::redis::client::subscriptions::{Grants, Subscriptions};
+use crate::store::redis::client::channels::{Channels, Grants};
 use crate::store::redis::reply::answer;
 use crate::store::remote::reply::Reply;
-use crate::store::waiters::Signal;
+use crate::store::subscriptions::Signal;
 use crate::sys::time::Moment;
 use crate::value::token::Token;
 
@@ -98,12 +98,12 @@ fn only_a_reply_that_says_so_is_a_grant() {
 #[test]
 fn only_a_push_with_the_secret_of_a_waiter_is_its_grant() {
     let grants = Grants::new(false, "");
-    let channels = Subscriptions::new(&grants);
+    let channels = Channels::new(&grants);
     let mut granted = 0;
     let mut asks = 0;
     fuzz(|rng| {
-        let waiter = grants.waiters.join(0, rng.u64(..));
-        let id = waiter.next_id();
+        let subscription = grants.subscriptions.join(0, rng.u64(..));
+        let id = subscription.next_id();
         let valid = format!("{id}|{}|7|5000", ["0", "3-9", "12"][rng.usize(..3)]);
         let mut push = valid.clone().into_bytes();
         match rng.usize(..4) {
@@ -125,7 +125,7 @@ fn only_a_push_with_the_secret_of_a_waiter_is_its_grant() {
             _ => vec![value(rng, 0), Value::BulkString(push)],
         };
         channels.push(&PushInfo { kind: kind[rng.usize(..3)].clone(), data });
-        match futures_util::FutureExt::now_or_never(waiter.signal()) {
+        match futures_util::FutureExt::now_or_never(subscription.signal()) {
             Some(Signal::Granted(_)) => {
                 assert!(has_secret, "{id}");
                 granted += 1;

@@ -39,11 +39,11 @@ pub(crate) struct Nodes {
     /// No code under this mutex can panic: every node has an entry.
     eligibilities: Mutex<Box<[Eligibility]>>,
     /// The state that the connections of all threads share.
-    known: Arc<Shared>,
+    known: Arc<KnownServers>,
 }
 
 /// The servers behind the nodes, as any connection saw them last.
-struct Shared {
+struct KnownServers {
     servers: Mutex<Box<[Known]>>,
     /// A moment before the last answer of the known server.
     received: Box<[LastMoment]>,
@@ -75,7 +75,7 @@ impl Nodes {
         let restart = if rules.durable { Duration::ZERO } else { rules.longest_ttl };
         let servers = Mutex::new(vec![Known::default(); redis.len()].into());
         let received = redis.iter().map(|_| LastMoment::default()).collect();
-        let known = Arc::new(Shared { servers, received });
+        let known = Arc::new(KnownServers { servers, received });
         let eligibilities = Mutex::new(vec![Eligibility::default(); redis.len()].into());
         Self { all: redis.into(), names, restart, slow: rules.node, eligibilities, known }
     }
@@ -98,7 +98,7 @@ impl Nodes {
     ) -> Result<Vote, NodeError> {
         let connection = self.admit(nth).await?;
         let request = attempts
-            .sends(nth, token, (hash_of(attempt.token.expose().as_bytes()), attempt.ttl))
+            .note_sent(nth, token, (hash_of(attempt.token.expose().as_bytes()), attempt.ttl))
             .map_err(|withheld| match withheld {
                 Withheld::Late => unanswered(Unavailability::TooSlow, "not asked in time"),
                 Withheld::Doubtful => unanswered(Unavailability::Timeout, UNRELEASED),
@@ -168,13 +168,13 @@ impl Nodes {
         Ok(held)
     }
 
-    /// Gives the lock of a holder back to a node that has forgotten it. At this moment a majority of
-    /// other nodes has it, by a round of renewals for `ttl` that began at `sent`. So it may be a
+    /// Gives the lock of a holder back to a node that has forgotten it. At this moment a majority
+    /// of other nodes has it, by a round of renewals for `ttl` that began at `sent`. So it may be a
     /// node that does not vote yet.
     ///
-    /// A rival may have the node's vote from before it was restarted. If it began before the repair,
-    /// its attempt is over before one of the other nodes votes again: that takes half of the ttl at
-    /// least, and twice the time of an attempt.
+    /// A rival may have the node's vote from before it was restarted. If it began before the
+    /// repair, its attempt is over before one of the other nodes votes again: that takes half of
+    /// the ttl at least, and twice the time of an attempt.
     pub(crate) async fn repair(
         self: Arc<Self>,
         nth: usize,
@@ -297,12 +297,12 @@ impl Nodes {
     fn back_off(&self, nth: usize, node_error: NodeError) {
         let error = node_error.error.clone();
         // The loss of a server was logged already.
-        let is_lost = self.all[nth].is_any_lost();
+        let is_down = self.all[nth].is_any_down();
         let is_to_be_logged = {
             let known = &mut self.eligibilities.lock()[nth];
             let pause = known.pause.delay();
             known.backoff = Some((Moment::now().after(pause), node_error));
-            pause == LONGEST_PAUSE && !is_lost && !mem::replace(&mut known.logged, true)
+            pause == LONGEST_PAUSE && !is_down && !mem::replace(&mut known.logged, true)
         };
         if is_to_be_logged {
             tracing::warn!(node = self.names[nth], %error, "a node of a Redlock does not vote");

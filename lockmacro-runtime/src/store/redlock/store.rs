@@ -16,12 +16,12 @@ use futures_util::stream::FuturesUnordered;
 use tokio::time::{sleep, timeout_at};
 
 #[cfg(feature = "defer")]
-use crate::jobs::deferrer::{Deferrer, NoQueue};
-use crate::protocol::answer::{Answer, Asked, Failed, Released};
+use crate::jobs::job_queue::{JobQueue, NoQueue};
+use crate::protocol::answer::{Answer, Failed, Released, StoreFuture};
 use crate::protocol::attempts::Attempts;
 use crate::protocol::quorum::{NodeError, majority, may_be_had, no_quorum};
 use crate::protocol::request::Request;
-use crate::store::backend::{Backend, Patience, Renewing};
+use crate::store::backend::{Backend, RenewKind, Wait};
 use crate::store::redis::client::url::Deployment;
 use crate::store::redis::store::Redis;
 use crate::store::redlock::node::Nodes;
@@ -220,26 +220,26 @@ impl Backend for Redlock {
         Arc::new(Self { nodes, round_trip, ..*self })
     }
 
-    fn ready(&self) -> Asked<'_, Result<(), LockError>> {
+    fn ready(&self) -> StoreFuture<'_, Result<(), LockError>> {
         Box::pin(self.connected())
     }
 
     fn ask(
         self: Arc<Self>,
         request: Arc<Request>,
-        patience: Patience,
-    ) -> Asked<'static, Result<Answer, Failed>> {
+        wait: Wait,
+    ) -> StoreFuture<'static, Result<Answer, Failed>> {
         Box::pin(async move {
-            match patience {
-                Patience::AtOnce(until) => self.acquire(&request, until).await,
-                Patience::Waits(wait, shutdown) => {
+            match wait {
+                Wait::AtOnce(until) => self.acquire(&request, until).await,
+                Wait::Waits(wait, shutdown) => {
                     shutdown.unless(Box::pin(self.wait(&request, wait))).await
                 }
             }
         })
     }
 
-    fn release<'a>(&'a self, request: &'a Request) -> Asked<'a, Result<Released, LockError>> {
+    fn release<'a>(&'a self, request: &'a Request) -> StoreFuture<'a, Result<Released, LockError>> {
         Box::pin(self.release_all(request))
     }
 
@@ -247,8 +247,8 @@ impl Backend for Redlock {
         &'a self,
         request: &'a Request,
         ttl: Duration,
-        _: Renewing,
-    ) -> Asked<'a, Result<bool, LockError>> {
+        _: RenewKind,
+    ) -> StoreFuture<'a, Result<bool, LockError>> {
         Box::pin(self.renew_all(request, ttl))
     }
 
@@ -258,12 +258,12 @@ impl Backend for Redlock {
     }
 
     #[cfg(feature = "defer")]
-    fn deferrer(self: Arc<Self>, _: usize) -> Arc<dyn Deferrer> {
+    fn job_queue(self: Arc<Self>, _: usize) -> Arc<dyn JobQueue> {
         Arc::new(NoQueue)
     }
 
     #[cfg(feature = "inspect")]
-    fn servers<'a>(&'a self, key: Option<&'a LockKey>) -> Asked<'a, Vec<InspectedServer>> {
+    fn servers<'a>(&'a self, key: Option<&'a LockKey>) -> StoreFuture<'a, Vec<InspectedServer>> {
         let ask = move |(nth, redis): (usize, &'a Redis)| async move {
             let vote = self.nodes.admit(nth).await;
             let mut servers = redis.facts(key, false).await;
@@ -295,11 +295,11 @@ impl Backend for Redlock {
         true
     }
 
-    /// Not while a majority is lost. One node that is there decides how often.
+    /// Not while a majority is down. One node that is there decides how often.
     fn is_news(&self) -> bool {
         let nodes = &self.nodes.all;
-        let (lost, there): (Vec<_>, Vec<_>) = nodes.iter().partition(|node| node.is_any_lost());
-        lost.len() < majority(nodes.len()) && there.first().is_some_and(|node| node.is_news())
+        let (down, there): (Vec<_>, Vec<_>) = nodes.iter().partition(|node| node.is_any_down());
+        down.len() < majority(nodes.len()) && there.first().is_some_and(|node| node.is_news())
     }
 
     fn check_request(&self, request: &Request) -> Result<(), LockError> {
@@ -354,7 +354,7 @@ impl RetryDelay {
 
 /// Requests that are in flight at the same time, each to one node.
 struct Round<'a, T> {
-    in_flight: FuturesUnordered<Asked<'a, (usize, T)>>,
+    in_flight: FuturesUnordered<StoreFuture<'a, (usize, T)>>,
 }
 
 impl<'a, T> Round<'a, T> {
@@ -362,7 +362,7 @@ impl<'a, T> Round<'a, T> {
     where
         F: Future<Output = T> + Send + 'a,
     {
-        let boxed = |(nth, question): (usize, F)| -> Asked<'a, (usize, T)> {
+        let boxed = |(nth, question): (usize, F)| -> StoreFuture<'a, (usize, T)> {
             Box::pin(async move { (nth, question.await) })
         };
         Self { in_flight: questions.map(boxed).collect() }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use crate::store::remote::error::{CallError, Transient};
+use crate::store::remote::error::{RemoteError, Transient};
 use crate::sys::backoff::Backoff;
 use crate::sys::time::Instant;
 use crate::value::applied::Applied;
@@ -94,9 +94,9 @@ impl Retry {
     pub(crate) async fn repeat<T, F>(
         &mut self,
         mut call: impl FnMut(Budget, Applied) -> F,
-    ) -> Result<T, CallError>
+    ) -> Result<T, RemoteError>
     where
-        F: Future<Output = Result<T, CallError>>,
+        F: Future<Output = Result<T, RemoteError>>,
     {
         loop {
             match call(self.budget, self.earlier).await {
@@ -110,10 +110,10 @@ impl Retry {
     }
 
     /// Waits before the next try. Returns the error for the caller when no time is left for one.
-    async fn after(&mut self, error: Transient) -> Result<(), CallError> {
+    async fn after(&mut self, error: Transient) -> Result<(), RemoteError> {
         if Instant::now() + self.pause >= self.budget.until {
             let clearest = self.clearest.take().filter(|last| weight(last) > weight(&error));
-            return Err(CallError::Transient(clearest.unwrap_or(error)));
+            return Err(RemoteError::Transient(clearest.unwrap_or(error)));
         }
         if self.clearest.as_ref().is_none_or(|last| weight(&error) >= weight(last)) {
             self.clearest = Some(error);

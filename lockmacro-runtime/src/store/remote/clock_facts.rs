@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::sleep;
 
-use super::error::CallError;
+use super::error::RemoteError;
 use crate::sys::time::{Moment, wall_clock};
 use crate::value::inspection::ServerFacts;
 
@@ -19,17 +19,17 @@ const READ: u32 = 8;
 /// later. Nothing is known if there is no answer, and no rate where the round trips take too long.
 pub(crate) async fn clock_facts<F>(ask: impl Fn() -> F) -> ServerFacts
 where
-    F: Future<Output = Result<Duration, CallError>>,
+    F: Future<Output = Result<Duration, RemoteError>>,
 {
     let readings = async {
-        let first = Reading::by(&ask).await?;
+        let first = ClockSample::by(&ask).await?;
         sleep(WATCHED).await;
-        Some((first, Reading::by(&ask).await?))
+        Some((first, ClockSample::by(&ask).await?))
     };
     readings.await.map(|(first, last)| between(first, last)).unwrap_or_default()
 }
 
-fn between(first: Reading, last: Reading) -> ServerFacts {
+fn between(first: ClockSample, last: ClockSample) -> ServerFacts {
     let watched = last.at.since(first.at).as_secs_f64();
     let doubt = (first.round_trip + last.round_trip).as_secs_f64() / 2.0 / watched;
     let counted = last.shown.as_secs_f64() - first.shown.as_secs_f64();
@@ -43,7 +43,7 @@ fn between(first: Reading, last: Reading) -> ServerFacts {
 
 /// The time that a clock has shown in the middle of a round trip.
 #[derive(Clone, Copy)]
-struct Reading {
+struct ClockSample {
     at: Moment,
     round_trip: Duration,
     /// Since 1970.
@@ -51,10 +51,10 @@ struct Reading {
     here: Duration,
 }
 
-impl Reading {
+impl ClockSample {
     async fn by<F>(ask: impl Fn() -> F) -> Option<Self>
     where
-        F: Future<Output = Result<Duration, CallError>>,
+        F: Future<Output = Result<Duration, RemoteError>>,
     {
         let mut best: Option<Self> = None;
         for _ in 0..READ {
@@ -75,9 +75,9 @@ impl Reading {
 mod tests {
     use super::*;
 
-    fn reading(at_ms: u64, round_trip_ms: u64, shown_ms: u64) -> Reading {
+    fn reading(at_ms: u64, round_trip_ms: u64, shown_ms: u64) -> ClockSample {
         let [at, round_trip, shown] = [at_ms, round_trip_ms, shown_ms].map(Duration::from_millis);
-        Reading { at: Moment::at(at), round_trip, shown, here: at }
+        ClockSample { at: Moment::at(at), round_trip, shown, here: at }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::value::error::{LockError, Unavailability};
 
 /// A call without a usable reply.
 #[derive(Debug, Clone)]
-pub(crate) enum CallError {
+pub(crate) enum RemoteError {
     /// The server does not know the script; nothing was applied.
     NoScript,
     /// The key holds another type; nothing was applied.
@@ -51,7 +51,7 @@ impl Transient {
     }
 }
 
-impl CallError {
+impl RemoteError {
     /// The error for a connection that has to be replaced.
     pub(crate) fn broken(
         reason: Unavailability,
@@ -59,19 +59,19 @@ impl CallError {
         applied: Applied,
     ) -> Self {
         let transient = Transient::new(reason, detail, applied);
-        CallError::Transient(Transient { replace: true, ..transient })
+        RemoteError::Transient(Transient { replace: true, ..transient })
     }
 
     /// The error of a step that took too long.
     pub(crate) fn timeout(detail: &str, applied: Applied) -> Self {
-        CallError::Transient(Transient::new(Unavailability::Timeout, detail, applied))
+        RemoteError::Transient(Transient::new(Unavailability::Timeout, detail, applied))
     }
 
     /// The error of a request that the server refused to serve, as nobody would wait for its
     /// answer.
     pub(crate) fn late() -> Self {
         let detail = "the request has reached the server too late";
-        CallError::Transient(Transient::new(Unavailability::TooSlow, detail, Applied::No))
+        RemoteError::Transient(Transient::new(Unavailability::TooSlow, detail, Applied::No))
     }
 
     /// The error of a connection that was not open in time.
@@ -89,14 +89,14 @@ impl CallError {
         let detail = "sent, and not answered: the connection belongs to another runtime of this \
                       process, which may be blocked";
         let transient = Transient::new(Unavailability::Timeout, detail, Applied::Unknown);
-        CallError::Transient(Transient { replace, ..transient })
+        RemoteError::Transient(Transient { replace, ..transient })
     }
 
     /// Whether the call was applied.
     pub(crate) fn applied(&self) -> Applied {
         match self {
-            CallError::Split(transient) | CallError::Transient(transient) => transient.applied,
-            CallError::DeniedInScript(_) => Applied::Unknown,
+            RemoteError::Split(transient) | RemoteError::Transient(transient) => transient.applied,
+            RemoteError::DeniedInScript(_) => Applied::Unknown,
             _ => Applied::No,
         }
     }
@@ -104,27 +104,27 @@ impl CallError {
     /// The transient error, if a retry may succeed.
     pub(crate) fn transient(self) -> Result<Transient, Self> {
         match self {
-            CallError::Split(transient) | CallError::Transient(transient) => Ok(transient),
+            RemoteError::Split(transient) | RemoteError::Transient(transient) => Ok(transient),
             lasting => Err(lasting),
         }
     }
 
     /// The error to report after this one: a final error says more than a transient one.
     pub(crate) fn unless_final(self, next: Self) -> Self {
-        if matches!(self, CallError::Final(_)) { self } else { next }
+        if matches!(self, RemoteError::Final(_)) { self } else { next }
     }
 
     /// The same error with the server's address.
     pub(crate) fn at(mut self, server: impl FnOnce() -> String) -> Self {
         use LockError::{AccessDenied, Authentication, Unavailable};
-        if let CallError::Split(Transient { server: at, .. })
-        | CallError::Transient(Transient { server: at, .. })
-        | CallError::Final(
+        if let RemoteError::Split(Transient { server: at, .. })
+        | RemoteError::Transient(Transient { server: at, .. })
+        | RemoteError::Final(
             AccessDenied { server: at, .. }
             | Authentication { server: at, .. }
             | Unavailable { server: at, .. },
         )
-        | CallError::DeniedInScript(AccessDenied { server: at, .. }) = &mut self
+        | RemoteError::DeniedInScript(AccessDenied { server: at, .. }) = &mut self
         {
             at.get_or_insert_with(|| server().into());
         }

@@ -1,6 +1,6 @@
 //! What all connections of a manager know of its servers: which of them answer, how fast, and
-//! whether another one may have taken over. A lost server is logged once, and once more when it is
-//! back, however many calls fail meanwhile.
+//! whether another one may have taken over. A server that is down is logged once, and once more
+//! when it is back, however many calls fail meanwhile.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -52,28 +52,28 @@ struct Outage {
     /// Of the last failure.
     reason: Unavailability,
     /// Present once the outage was long enough to be logged.
-    logged: Option<LostGauge>,
+    logged: Option<DownGauge>,
 }
 
-/// Counts a lost server in a gauge until it is back, or not used any more: then no answer would end
-/// its outage.
-struct LostGauge(String);
+/// Counts a server that is down in a gauge until it is back, or not used any more: then no answer
+/// would end its outage.
+struct DownGauge(String);
 
-impl LostGauge {
+impl DownGauge {
     fn new(server: String) -> Self {
         add(&server, 1.0);
         Self(server)
     }
 }
 
-impl Drop for LostGauge {
+impl Drop for DownGauge {
     fn drop(&mut self) {
         add(&self.0, -1.0);
     }
 }
 
 fn add(server: &str, change: f64) {
-    tell!(gauge, "lockmacro_server_lost", [("server", server.to_owned())], increment(change));
+    tell!(gauge, "lockmacro_server_down", [("server", server.to_owned())], increment(change));
 }
 
 impl Monitor {
@@ -106,7 +106,7 @@ impl Monitor {
     }
 
     /// Logs once that the server cannot push grants.
-    pub(crate) fn polls(&self, server: impl FnOnce() -> String) {
+    pub(crate) fn note_polling(&self, server: impl FnOnce() -> String) {
         if !self.polls.swap(true, Ordering::Relaxed) {
             tracing::warn!(server = server(), "grants are not pushed: waiters poll");
         }
@@ -124,16 +124,16 @@ impl Monitor {
         new
     }
 
-    /// Whether any server is lost, so that a failure need not be logged.
-    pub(crate) fn is_any_lost(&self) -> bool {
+    /// Whether any server is down, so that a failure need not be logged.
+    pub(crate) fn is_any_down(&self) -> bool {
         let servers = self.servers.lock();
-        servers.values().filter_map(Weak::upgrade).any(|health| health.is_lost())
+        servers.values().filter_map(Weak::upgrade).any(|health| health.is_down())
     }
 
-    /// Whether to log a failed call at WARN: not while a server is lost, and one in `WARN_EVERY`.
+    /// Whether to log a failed call at WARN: not while a server is down, and one in `WARN_EVERY`.
     pub(crate) fn is_news(&self) -> bool {
         let mut warned = self.warned.lock();
-        let is = !self.is_any_lost() && warned.is_none_or(|last| last.elapsed() >= WARN_EVERY);
+        let is = !self.is_any_down() && warned.is_none_or(|last| last.elapsed() >= WARN_EVERY);
         if is {
             *warned = Some(Instant::now());
         }
@@ -158,7 +158,7 @@ impl Health {
         }
     }
 
-    /// Notes a command that failed for this reason. The server is lost when it has served none for
+    /// Notes a command that failed for this reason. The server is down when it has served none for
     /// `least`.
     pub(crate) fn failed(
         &self,
@@ -179,31 +179,31 @@ impl Health {
             None => (now, None),
         };
         let lasts = now.duration_since(since);
-        let lost = (logged.is_none() && lasts >= least).then(server);
-        let logged = logged.or_else(|| lost.clone().map(LostGauge::new));
+        let down = (logged.is_none() && lasts >= least).then(server);
+        let logged = logged.or_else(|| down.clone().map(DownGauge::new));
         *outage = Some(Outage { since, last: now, reason, logged });
         // A tracing subscriber may be slow, and every answer waits for the mutex.
         drop(outage);
-        if let Some(server) = lost {
+        if let Some(server) = down {
             let since = lasts;
-            tracing::warn!(%server, ?since, %reason, "lock server lost");
+            tracing::warn!(%server, ?since, %reason, "lock server down");
         }
     }
 
-    /// Why the server gives no answer and for how long it has not, if it is lost. A server that
+    /// Why the server gives no answer and for how long it has not, if it is down. A server that
     /// answers, and refuses, is asked by each caller.
     pub(crate) fn silent(&self) -> Option<(Unavailability, Duration)> {
-        let (reason, since) = self.lost()?;
+        let (reason, since) = self.down()?;
         is_silent(reason).then(|| (reason, since.elapsed()))
     }
 
-    /// Whether the server is lost.
-    pub(crate) fn is_lost(&self) -> bool {
-        self.lost().is_some()
+    /// Whether the server is down.
+    pub(crate) fn is_down(&self) -> bool {
+        self.down().is_some()
     }
 
-    /// Why the server is lost, and since when.
-    fn lost(&self) -> Option<(Unavailability, Instant)> {
+    /// Why the server is down, and since when.
+    fn down(&self) -> Option<(Unavailability, Instant)> {
         if !self.failing.load(Ordering::Relaxed) {
             return None;
         }
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_is_lost_when_no_call_has_an_answer_for_long_enough() {
+    async fn a_server_is_down_when_no_call_has_an_answer_for_long_enough() {
         let monitor = Monitor::default();
         let health = monitor.health_of("a:1");
         fail(&health);
@@ -341,20 +341,20 @@ mod tests {
         health.answered(|| "a:1".to_owned());
         advance(LEAST).await;
         fail(&health);
-        assert!(!health.is_lost(), "it has answered in between");
+        assert!(!health.is_down(), "it has answered in between");
         advance(OUTAGE_GAP * 2).await;
         fail(&health);
-        assert!(!health.is_lost(), "these are two, and not one");
+        assert!(!health.is_down(), "these are two, and not one");
         advance(LEAST).await;
         fail(&health);
-        assert!(health.is_lost() && monitor.health_of("a:1").is_lost() && monitor.is_any_lost());
-        assert!(!monitor.health_of("b:1").is_lost() && !monitor.is_news());
+        assert!(health.is_down() && monitor.health_of("a:1").is_down() && monitor.is_any_down());
+        assert!(!monitor.health_of("b:1").is_down() && !monitor.is_news());
         health.answered(|| "a:1".to_owned());
-        assert!(!health.is_lost() && !monitor.is_any_lost() && monitor.is_news());
+        assert!(!health.is_down() && !monitor.is_any_down() && monitor.is_news());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_nothing_uses_any_more_is_no_longer_lost() {
+    async fn a_server_that_nothing_uses_any_more_is_no_longer_down() {
         let monitor = Monitor::default();
         let gone = monitor.health_of("a:1");
         let stays = monitor.health_of("b:1");
@@ -363,11 +363,11 @@ mod tests {
         }
         advance(LEAST).await;
         fail(&gone);
-        assert!(monitor.is_any_lost());
+        assert!(monitor.is_any_down());
         drop(gone);
-        assert!(!monitor.is_any_lost() && !monitor.health_of("a:1").is_lost());
+        assert!(!monitor.is_any_down() && !monitor.health_of("a:1").is_down());
         fail(&stays);
-        assert!(stays.is_lost(), "its own outage goes on");
+        assert!(stays.is_down(), "its own outage goes on");
         assert_eq!(monitor.servers.lock().len(), 2);
         drop(monitor.health_of("c:1"));
         drop(monitor.health_of("d:1"));

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::store::waiters::{HandOff, NUMBER_DIGITS, Waiters};
+use crate::store::subscriptions::{HandOff, NUMBER_DIGITS, Subscriptions};
 use crate::sys::time::Moment;
 
-impl Waiters {
+impl Subscriptions {
     /// Receives a push that arrived on the connection of this number.
     pub(crate) fn receive(&self, push: &[u8], connection: u64) {
         match read(push, connection) {
@@ -52,8 +52,8 @@ mod tests {
 
     #[test]
     fn a_push_without_the_secret_is_no_grant() {
-        let waiters: Arc<Waiters> = Arc::default();
-        let id = waiters.join(0, u64::MAX).next_id();
+        let subscriptions: Arc<Subscriptions> = Arc::default();
+        let id = subscriptions.join(0, u64::MAX).next_id();
         let asks = Some((u64::MAX, None));
         let read = |push: &str| read(push.as_bytes(), 1);
         assert!(matches!(read(&format!("{id}|0|7|5000")), Some((_, Some(_)))));

@@ -1,5 +1,5 @@
 //! Waiting for a lock: the waiter joins the queue of its server and receives its grant as a push.
-//! It also asks from time to time, in case a push was lost.
+//! It also asks from time to time, in case a push did not arrive.
 
 use std::future::ready;
 use std::num::NonZeroU64;
@@ -14,10 +14,10 @@ use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
 use crate::protocol::request::Request;
 use crate::protocol::shutdown::Shutdown;
 use crate::store::remote::budget::{Budget, Retry};
-use crate::store::remote::error::CallError;
+use crate::store::remote::error::RemoteError;
 use crate::store::remote::reply::Reply;
+use crate::store::subscriptions::{HandOff, Signal, Subscription, Subscriptions};
 use crate::store::tick::{Foreign, tick};
-use crate::store::waiters::{HandOff, Signal, Waiter, Waiters};
 use crate::sys::random;
 use crate::sys::time::{Instant, Moment};
 use crate::value::applied::Applied;
@@ -28,9 +28,9 @@ use crate::value::limits::FOR_EVER;
 pub(crate) const FAR_BACK: u32 = 16;
 
 /// Servers with a queue for each key.
-pub(crate) trait Queue: Send + Sync + 'static {
-    /// The waiters that their pushes are for.
-    fn waiters(&self) -> &Arc<Waiters>;
+pub(crate) trait KeyQueues: Send + Sync + 'static {
+    /// The subscriptions that their pushes are for.
+    fn subscriptions(&self) -> &Arc<Subscriptions>;
 
     /// The slot of a waiter's key.
     fn slot(&self, request: &Request) -> u16;
@@ -40,7 +40,7 @@ pub(crate) trait Queue: Send + Sync + 'static {
 
     /// Keeps the place of a waiter far back in the queue, without a request of its own. Returns
     /// whether that is enough: otherwise the waiter has to ask.
-    fn stays(&self, _: &Request) -> impl Future<Output = bool> + Send {
+    fn keep_place(&self, _: &Request) -> impl Future<Output = bool> + Send {
         ready(false)
     }
 
@@ -49,7 +49,7 @@ pub(crate) trait Queue: Send + Sync + 'static {
     fn ask_first(
         &self,
         _: &Request,
-    ) -> impl Future<Output = Result<Option<Reply>, CallError>> + Send {
+    ) -> impl Future<Output = Result<Option<Reply>, RemoteError>> + Send {
         ready(Ok(None))
     }
 
@@ -57,20 +57,20 @@ pub(crate) trait Queue: Send + Sync + 'static {
     fn ask_queued(
         &self,
         request: &Request,
-        waiter: &Waiter,
+        subscription: &Subscription,
         budget: Budget,
-    ) -> impl Future<Output = Result<(Reply, SentRequest), CallError>> + Send;
+    ) -> impl Future<Output = Result<(Reply, SentRequest), RemoteError>> + Send;
 }
 
 /// Waits for at most `wait`, and no longer than until the manager shuts down.
-pub(crate) fn wait<Q: Queue>(
+pub(crate) fn wait<Q: KeyQueues>(
     queue: Arc<Q>,
     request: Arc<Request>,
     wait: Duration,
     shutdown: Arc<Shutdown>,
 ) -> impl Future<Output = Result<Answer, Failed>> + Send {
     let until = Instant::now() + wait.min(FOR_EVER);
-    let waiter = queue.waiters().join(queue.slot(&request), request.token.bits());
+    let subscription = queue.subscriptions().join(queue.slot(&request), request.token.bits());
     let mut earlier = request.applied_before();
     let mut foreign = Foreign::default();
     // No `async fn`, which stores its arguments twice: each waiter holds this future.
@@ -89,7 +89,7 @@ pub(crate) fn wait<Q: Queue>(
             // Boxed: it is large, and most of the wait needs only the signal.
             let progress = Box::pin(async {
                 let known = (&mut earlier, &mut foreign);
-                let waiting = (&waiter, until);
+                let waiting = (&subscription, until);
                 shutdown.unless(pin!(ask_once(&*queue, &request, waiting, known))).await
             });
             let mut queued = match progress.await? {
@@ -98,7 +98,7 @@ pub(crate) fn wait<Q: Queue>(
             };
             loop {
                 let is_quiet = {
-                    let signal = timeout_at(queued.pause, waiter.signal()).await;
+                    let signal = timeout_at(queued.pause, subscription.signal()).await;
                     // A shutdown wakes the waiter.
                     shutdown.check()?;
                     let is_quiet = signal.is_err() && Instant::now() < until;
@@ -112,7 +112,10 @@ pub(crate) fn wait<Q: Queue>(
                     is_quiet
                 };
                 // Otherwise the next request confirms the lock, or joins the queue.
-                if !is_quiet || queued.rank < FAR_BACK || !Box::pin(queue.stays(&request)).await {
+                if !is_quiet
+                    || queued.rank < FAR_BACK
+                    || !Box::pin(queue.keep_place(&request)).await
+                {
                     break;
                 }
                 let pause = tick(queued.rank, None, true, random::fraction());
@@ -123,7 +126,7 @@ pub(crate) fn wait<Q: Queue>(
 }
 
 /// The place of a waiter. In a box, as each waiter holds it while it waits.
-struct Queued {
+struct Place {
     rank: u32,
     /// When it was read.
     sample: Sample,
@@ -133,19 +136,19 @@ struct Queued {
 
 /// Asks once more. Returns the answer; or, for a waiter in the queue, its place. `earlier` keeps
 /// whether the requests before were applied, and `foreign` since when other programs hold the lock.
-async fn ask_once<Q: Queue>(
+async fn ask_once<Q: KeyQueues>(
     server: &Q,
     request: &Request,
-    (waiter, until): (&Waiter, Instant),
+    (subscription, until): (&Subscription, Instant),
     (earlier, foreign): (&mut Applied, &mut Foreign),
-) -> Result<ControlFlow<Answer, Box<Queued>>, Failed> {
+) -> Result<ControlFlow<Answer, Box<Place>>, Failed> {
     let over = until <= Instant::now();
     let mut retry = Retry::new(Budget::until(until, server.timeout()));
     let ask = |budget, _| async move {
-        let answered = server.ask_queued(request, waiter, budget).await;
-        if let Err(CallError::Transient(transient)) = &answered {
-            let error = CallError::Transient(transient.clone()).into_error(&request.key);
-            request.witness().undecided(Err(error));
+        let answered = server.ask_queued(request, subscription, budget).await;
+        if let Err(RemoteError::Transient(transient)) = &answered {
+            let error = RemoteError::Transient(transient.clone()).into_error(&request.key);
+            request.events().undecided(Err(error));
         }
         answered
     };
@@ -173,7 +176,7 @@ async fn ask_once<Q: Queue>(
                 foreign.tick(rank, holder.owner.is_none(), Moment::now(), random::fraction());
             let tick = tick(rank, holder.free_within, received, random::fraction());
             let pause = Instant::now() + soon.map_or(tick, |soon| soon.min(tick));
-            let queued = Queued { rank, sample, pause: until.min(pause) };
+            let queued = Place { rank, sample, pause: until.min(pause) };
             return Ok(ControlFlow::Continue(Box::new(queued)));
         }
         Some((Some(rank), _)) => Queueing::Left(rank),

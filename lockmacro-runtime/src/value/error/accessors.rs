@@ -99,7 +99,7 @@ impl LockError {
     ///   [bounds of the manager](crate::LockManagerBuilder::retry_after).
     ///
     /// It is a second for [`Unavailable`](LockError::Unavailable) where the call failed at once, as
-    /// its server was lost: see [`fail_fast`](crate::LockManagerBuilder::fail_fast). `None` for
+    /// its server was down: see [`fail_fast`](crate::LockManagerBuilder::fail_fast). `None` for
     /// every other error that is not [busy](LockError::is_busy).
     ///
     /// ```

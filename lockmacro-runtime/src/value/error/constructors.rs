@@ -43,8 +43,8 @@ impl LockError {
         LockError::Busy { key, holder, retry_after, message: None }
     }
 
-    /// Makes an [`Unavailable`](LockError::Unavailable) error, for your own queue of deferred
-    /// calls, and for tests. The detail is shown to users and in logs: do not put a password into
+    /// Makes an [`Unavailable`](LockError::Unavailable) error, for your own queue of
+    /// jobs, and for tests. The detail is shown to users and in logs: do not put a password into
     /// it.
     ///
     /// ```
@@ -81,8 +81,8 @@ impl LockError {
         }
     }
 
-    /// Makes an [`AccessDenied`](LockError::AccessDenied) error, for your own queue of deferred
-    /// calls, and for tests. The detail names the rights that the user lacks.
+    /// Makes an [`AccessDenied`](LockError::AccessDenied) error, for your own queue of
+    /// jobs, and for tests. The detail names the rights that the user lacks.
     ///
     /// ```
     /// # use lockmacro_runtime::LockError;

@@ -42,8 +42,8 @@ pub enum Unavailability {
     FencesUsedUp,
     /// The node was started too recently to vote: it may have forgotten a lock that is still held.
     Restarted,
-    /// The queue of deferred calls is full.
-    TooManyDeferred,
+    /// The queue of jobs is full.
+    TooManyJobs,
     /// The client's machine has no random numbers or no thread left, which a lock needs.
     Local,
     /// The server has reached its limit of clients. A manager needs two connections, four where
@@ -53,7 +53,7 @@ pub enum Unavailability {
     NoQuorum,
     /// Fewer replicas than required have acknowledged the lock in time.
     NotAcknowledged,
-    /// The failure of a custom queue of deferred calls.
+    /// The failure of a custom queue of jobs.
     Other,
 }
 
@@ -77,7 +77,7 @@ impl Unavailability {
             Self::Protocol => "an unexpected answer",
             Self::FencesUsedUp => "the fences of the key are used up",
             Self::Restarted => "restarted too recently to vote",
-            Self::TooManyDeferred => "its queue of deferred calls is full",
+            Self::TooManyJobs => "its queue of jobs is full",
             Self::Local => "this machine is out of resources",
             Self::ConnectionLimit => "it accepts no more clients",
             Self::NoQuorum => "no majority of its nodes",

@@ -1,4 +1,4 @@
-//! An argument cannot be stored for a deferred call.
+//! An argument cannot be stored for a job.
 
 use lockmacro_runtime::{LockError, distributed_lock};
 use serde::Serialize;

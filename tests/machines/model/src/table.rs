@@ -9,7 +9,7 @@ pub const TABLE: &[Row] = &[
     ("Ask", "engine/queue/key_queue.rs", "fn request"),
     ("Ask", "engine/queue/shared_queue/request.rs", "async fn ask"),
     ("AskAgain", "store/tick.rs", "fn tick"),
-    ("Renew", "engine/thread/timetable.rs", "fn take_due"),
+    ("Renew", "engine/thread/timers.rs", "fn take_due"),
     ("Renew", "protocol/lease.rs", "fn wants_renewal"),
     ("Pass", "engine/queue/key_queue.rs", "fn offer"),
     ("TakeUp", "engine/queue/key_queue.rs", "fn poll"),

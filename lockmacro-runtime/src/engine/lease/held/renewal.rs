@@ -11,8 +11,8 @@ use tokio::time::sleep;
 use super::Held;
 use crate::engine::core::inside_runtime;
 use crate::engine::telemetry;
-use crate::engine::thread::timetable::{Over, Timed};
-use crate::store::backend::Renewing;
+use crate::engine::thread::timers::{Over, Timed};
+use crate::store::backend::RenewKind;
 use crate::store::handle::Store;
 use crate::sys::backoff::Backoff;
 use crate::sys::random;
@@ -42,24 +42,24 @@ impl Drop for Unanswered<'_> {
 impl Held {
     /// Renews the lease for `ttl` from now on, on the caller's runtime.
     pub(crate) async fn extend(&self, ttl: Duration) -> Result<(), LockError> {
-        self.remaining()?;
+        self.check_lease()?;
         inside_runtime()?;
         let sent = Moment::now();
         let ttl = self.state.lock().lease.extension(ttl, sent);
         self.request.renewed_until(sent.after(ttl));
-        let unanswered = self.sends(sent.after(ttl));
+        let unanswered = self.note_sent(sent.after(ttl));
         // Checked after the renewal counts as in flight, as the lock may be passed on meanwhile.
-        self.remaining()?;
+        self.check_lease()?;
         let within = self.request.ttl / 3;
         let until = sent.after(within.min(self.manager.answer_time() * ANSWERS));
         let mut pauses = Backoff::new(EXTEND_AGAIN, EXTEND_AGAIN * 16);
         let held = loop {
-            let how = Renewing::Extended(within);
+            let how = RenewKind::Extended(within);
             match self.manager.store.renew(&self.request, ttl, how).await {
                 // The connection may have been closed while nobody used it.
                 Err(error) if error.is_transient() && Moment::now() < until => {
                     sleep(pauses.step()).await;
-                    self.remaining()?;
+                    self.check_lease()?;
                 }
                 answer => break answer?,
             }
@@ -69,12 +69,12 @@ impl Held {
         }
         mem::forget(unanswered);
         self.answered(held, sent, ttl);
-        self.remaining().map(drop).map_err(LockError::from)
+        self.check_lease().map(drop).map_err(LockError::from)
     }
 
     /// Records that a renewal is about to be sent, which may make the store keep the lock until
     /// `kept_until`.
-    fn sends(&self, kept_until: Moment) -> Unanswered<'_> {
+    fn note_sent(&self, kept_until: Moment) -> Unanswered<'_> {
         let mut state = self.state.lock();
         state.in_flight += 1;
         state.tenure.kept_until = state.tenure.kept_until.max(kept_until);
@@ -88,7 +88,7 @@ impl Held {
         &self,
         call: impl Future<Output = Result<bool, LockError>>,
     ) -> Result<(), LockError> {
-        let unanswered = self.sends(Moment::at(Duration::ZERO));
+        let unanswered = self.note_sent(Moment::at(Duration::ZERO));
         let held = call.await?;
         mem::forget(unanswered);
         if held {
@@ -96,7 +96,7 @@ impl Held {
             return Ok(());
         }
         self.answered(false, Moment::now(), Duration::ZERO);
-        self.remaining().map(drop).map_err(LockError::from)
+        self.check_lease().map(drop).map_err(LockError::from)
     }
 
     /// Records an answer of the store: that it has `held` the lock since a renewal for `ttl` that
@@ -123,14 +123,14 @@ impl Held {
             }
         };
         // Reports a loss at once, however long the body runs.
-        let _ = self.remaining();
+        let _ = self.check_lease();
         self.changed.notify_waiters();
         next
     }
 
     /// Returns when to try again after a renewal, or else a confirmation, without an answer.
     fn next_try(&self, is_renewal: bool, error: &LockError) -> Option<Moment> {
-        let Ok(left) = self.remaining() else {
+        let Ok(left) = self.check_lease() else {
             self.changed.notify_waiters();
             return None;
         };
@@ -165,7 +165,7 @@ impl Timed for Held {
                 }
             };
             let Some(ttl) = ttl else { return over(None) };
-            let unanswered = self.sends(sent.after(ttl));
+            let unanswered = self.note_sent(sent.after(ttl));
             // Checked after the renewal counts as in flight: a lock that is passed on now is not
             // renewed for its last holder.
             if self.was_released() {
@@ -174,9 +174,9 @@ impl Timed for Held {
             // A new server may have the key without its ttl. A confirmation does not lengthen the
             // client's lease.
             let (how, longer) = if is_renewal {
-                (Renewing::Acknowledged { within: request.ttl / 3, left }, ttl)
+                (RenewKind::Acknowledged { within: request.ttl / 3, left }, ttl)
             } else {
-                (Renewing::Kept, Duration::ZERO)
+                (RenewKind::Kept, Duration::ZERO)
             };
             let answer = store.renew(request, ttl, how).await;
             // The answer "not yours" is expected then.
@@ -248,7 +248,7 @@ mod tests {
         let kept_until = || held.state.lock().tenure.kept_until;
         let sent = Moment::now();
         let first = kept_until();
-        let renewal = held.sends(sent.after(2 * HOUR));
+        let renewal = held.note_sent(sent.after(2 * HOUR));
         assert_eq!(kept_until(), sent.after(2 * HOUR));
         assert!(held.state.lock().is_suspect());
         answered(renewal, sent, 3 * HOUR);
@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn only_a_renewal_sent_after_the_last_unanswered_one_ends_the_suspicion() {
         let held = held();
-        let sends = || (held.sends(Moment::now()), Moment::now());
+        let sends = || (held.note_sent(Moment::now()), Moment::now());
         let (early, sent) = sends();
         let (unanswered, _) = sends();
         drop(unanswered);
@@ -292,7 +292,7 @@ mod tests {
         let held = held();
         let error = held.suspect_until_answered(async { Ok(false) }).await.unwrap_err();
         assert!(matches!(error, LockError::Lost(_)), "{error}");
-        assert!(held.remaining().is_err());
+        assert!(held.check_lease().is_err());
     }
 
     #[test]
@@ -303,7 +303,7 @@ mod tests {
         let pauses: Vec<_> = (0..5).map(|_| pause()).collect();
         assert!(pauses[0] < CONFIRM_AGAIN * 2, "{pauses:?}");
         assert!(pauses[3] > CONFIRM_AGAIN * 4 && pauses[4] < CONFIRM_AGAIN * 10, "{pauses:?}");
-        answered(held.sends(Moment::now()), Moment::now(), Duration::ZERO);
+        answered(held.note_sent(Moment::now()), Moment::now(), Duration::ZERO);
         assert!(pause() < CONFIRM_AGAIN * 2, "an answer resets the pause");
     }
 }

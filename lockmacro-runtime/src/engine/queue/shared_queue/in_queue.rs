@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::{Contended, OwnHolder, SharedQueue, State, Tenure};
+use super::{Contended, KeyTenure, LocalHolder, QueueState, SharedQueue};
 use crate::engine::core::turn;
 use crate::engine::queue::key_queue::{Arrival, Effects, Event, Found, Ticket};
 use crate::engine::telemetry::Behind;
@@ -43,7 +43,7 @@ pub(crate) enum Arrived {
 /// A lock that a waiter has taken up. Dropping it ends the waiter's turn, unless a guard was made.
 pub(crate) struct TakenUp {
     pub(crate) by: Option<InQueue>,
-    pub(crate) tenure: Tenure,
+    pub(crate) tenure: KeyTenure,
     pub(crate) acquisition: Acquisition,
     pub(crate) behind: Behind,
 }
@@ -57,7 +57,7 @@ pub(crate) enum Waited {
 }
 
 /// The state of a lock after its holder has ended.
-pub(crate) enum Ended {
+pub(crate) enum HandedOver {
     /// A waiter of this process may take it up.
     Passed,
     /// The lock is released along with the request for the waiters.
@@ -79,7 +79,7 @@ impl SharedQueue {
         // A holder that has lost the lock delays no other caller, even if it has never checked its
         // lease.
         if let Some(holder) = self.holder() {
-            holder.lasts();
+            holder.check_lease();
         }
         let mut held = None;
         let (arrived, _) = self.with(None, |state| {
@@ -113,7 +113,7 @@ impl SharedQueue {
 impl InQueue {
     /// The caller has the lock, as `holder`: it was granted, or the caller has taken it up. Returns
     /// false if the queue has gone on with the token.
-    pub(crate) fn granted(&self, holder: Weak<dyn OwnHolder>) -> bool {
+    pub(crate) fn granted(&self, holder: Weak<dyn LocalHolder>) -> bool {
         let (is_ours, _) = self.queue.with(None, |state| {
             let effects = state.queue.granted_to(self.ticket);
             let is_ours = state.queue.holder() == Some(self.ticket);
@@ -141,7 +141,7 @@ impl InQueue {
     ) {
         // A Redlock was asked more than once: the last attempt is the one that was refused.
         let since = since.map(|since| acquisition.request().last_attempt().unwrap_or(since));
-        self.asks_no_more(Some(acquisition), |state| {
+        self.stop_asking(Some(acquisition), |state| {
             if let Some(holder) = holder {
                 state.last = Some(Ok(Contended::of(holder, 0)));
                 state.contended_at = since.or(state.contended_at);
@@ -152,15 +152,15 @@ impl InQueue {
 
     /// The caller leaves. `acquisition`: that of a caller that asks itself.
     pub(crate) fn leave(&self, acquisition: Option<Acquisition>) {
-        self.asks_no_more(acquisition, |_| Event::Leaves(self.ticket));
+        self.stop_asking(acquisition, |_| Event::Leaves(self.ticket));
     }
 
     /// An event after which the caller asks no more itself. Unless the queue goes on with the
     /// token, or did so before, the lock is released in the background.
-    fn asks_no_more(
+    fn stop_asking(
         &self,
         acquisition: Option<Acquisition>,
-        change: impl FnOnce(&mut State) -> Event<Arc<Request>>,
+        change: impl FnOnce(&mut QueueState) -> Event<Arc<Request>>,
     ) {
         let mut is_ours = false;
         let left = self.queue.on(acquisition, |state| {
@@ -179,7 +179,7 @@ impl InQueue {
         let queue = &self.queue;
         let core = &self.queue.core;
         let is_sound =
-            |tenure: &Tenure| !core.shutdown.is_closed() && !core.has_changed_since(tenure.sent);
+            |tenure: &KeyTenure| !core.shutdown.is_closed() && !core.has_changed_since(tenure.sent);
         let waker = |last: Option<&Waker>| match last {
             Some(last) if last.will_wake(waker) => None,
             _ => Some(waker.clone()),
@@ -208,7 +208,12 @@ impl InQueue {
     }
 
     /// The holder ends. The lock is passed on within the turn if it `may_pass`.
-    pub(crate) fn ends(&self, tenure: Tenure, may_pass: bool, acquisition: Acquisition) -> Ended {
+    pub(crate) fn end(
+        &self,
+        tenure: KeyTenure,
+        may_pass: bool,
+        acquisition: Acquisition,
+    ) -> HandedOver {
         let queue = &self.queue;
         let core = &self.queue.core;
         let left = queue.on(Some(acquisition), |state| {
@@ -225,9 +230,9 @@ impl InQueue {
             Event::Ends { by: self.ticket, tenure, turn }
         });
         match (left.reported, left.acquisition) {
-            (Some(reported), _) => Ended::Released(reported),
-            (None, Some(acquisition)) => Ended::Kept(acquisition),
-            (None, None) => Ended::Passed,
+            (Some(reported), _) => HandedOver::Released(reported),
+            (None, Some(acquisition)) => HandedOver::Kept(acquisition),
+            (None, None) => HandedOver::Passed,
         }
     }
 
@@ -235,7 +240,7 @@ impl InQueue {
     /// a request for the waiters.
     pub(crate) fn lost(
         &self,
-        tenure: Tenure,
+        tenure: KeyTenure,
         acquisition: Option<Acquisition>,
     ) -> Option<Acquisition> {
         let token = tenure.token.clone();

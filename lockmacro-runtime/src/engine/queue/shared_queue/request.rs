@@ -10,12 +10,12 @@ use scopeguard::{ScopeGuard, guard};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
-use super::{Before, SharedQueue, Tenure, ToSend};
+use super::{Before, KeyTenure, SharedQueue, ToSend};
 use crate::engine::token::acquisition::{Acquisition, PAUSE, Refusal};
 use crate::engine::token::in_flight::{InFlightGuard, TokenOwner as _};
 use crate::protocol::answer::{Answer, Grant, Queueing};
 use crate::protocol::lease;
-use crate::protocol::request::{Request, Witness};
+use crate::protocol::request::{Request, RequestEvents};
 use crate::store::handle::Store;
 use crate::sys::task::spawn;
 use crate::sys::time::Moment;
@@ -29,7 +29,7 @@ const REPEATED: Duration = Duration::from_secs(2);
 impl SharedQueue {
     /// Sends the request of the queue.
     pub(super) fn send(self: &Arc<Self>, to_send: ToSend) {
-        // If the job is dropped before its end, as where there is no thread, the waiters are sent
+        // If the task is dropped before its end, as where there is no thread, the waiters are sent
         // away.
         let open = guard((Arc::clone(self), to_send.question.clone()), |(queue, question)| {
             let detail = "the background thread could not request the lock";
@@ -75,7 +75,7 @@ async fn ask(queue: &Arc<SharedQueue>, to_send: ToSend, store: &Store) {
         };
         // Dropping the acquisition removes it from the store's queue.
         let Some(answer) = answered else { return };
-        if let Ok(Answer::Lost(_)) = answer {
+        if let Ok(Answer::Stale(_)) = answer {
             _ = acquisition.release_at(store).await;
             sleep(PAUSE).await;
             return queue.spent(question);
@@ -112,7 +112,7 @@ fn acquisition_of(
         let detail = "the system has no random bits for a token";
         return Err(LockError::because(Unavailability::Local, detail));
     }
-    let asked = Asked { queue: Arc::clone(queue), question: question.clone() };
+    let asked = QueueEvents { queue: Arc::clone(queue), question: question.clone() };
     // A waiter that dies must not keep the lock for its whole ttl. Several servers do not hand off,
     // and with replicas the lock is confirmed before its body.
     let store = &queue.core.store;
@@ -132,9 +132,9 @@ fn acquisition_of(
     Ok(Some(Acquisition::new(guard, core, Arc::new(request), Some(owner))))
 }
 
-fn tenure(token: Arc<Request>, acquisition: &Acquisition, grant: &Grant) -> Tenure {
+fn tenure(token: Arc<Request>, acquisition: &Acquisition, grant: &Grant) -> KeyTenure {
     let now = Moment::now();
-    Tenure {
+    KeyTenure {
         token,
         began: now,
         sent: grant.sent,
@@ -177,12 +177,12 @@ async fn release(store: Store, Before { mut acquisition, report }: Before) {
 
 /// The request of a queue, which gets answers while it waits at the store.
 #[derive(Debug)]
-struct Asked {
+struct QueueEvents {
     queue: Arc<SharedQueue>,
     question: Arc<Request>,
 }
 
-impl Witness for Asked {
+impl RequestEvents for QueueEvents {
     fn contended(&self, holder: &Holder, rank: u32) {
         self.queue.contended(&self.question, holder, rank);
     }

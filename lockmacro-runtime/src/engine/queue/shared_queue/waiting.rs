@@ -21,9 +21,9 @@ use crate::value::error::LockError;
 
 /// A longer wait is treated as one without an end.
 const LONGEST_TIMER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-/// How long a caller without a wait stays in the queue of a lost server, whose waiters go on
-/// asking.
-const LOST: Duration = Duration::from_millis(40);
+/// How long a caller without a wait stays in the queue of a server that is down, whose waiters go
+/// on asking.
+const WHILE_DOWN: Duration = Duration::from_millis(40);
 
 /// A waiter. Dropping it leaves the queue.
 pub(crate) struct Waiting {
@@ -90,8 +90,8 @@ pub(crate) async fn decided(queue: &Arc<SharedQueue>, request: &Arc<Request>) ->
         None => Some(queue.arrive(request, true)).filter(|it| !matches!(it, Arrived::Undecided)),
     };
     // One answer to another caller's request, and one to a request of the queue after it.
-    let longest = if !queue.core.defaults.asks_lost && queue.core.store.backend.is_lost(request) {
-        LOST
+    let longest = if !queue.core.defaults.asks_down && queue.core.store.backend.is_down(request) {
+        WHILE_DOWN
     } else {
         queue.core.answer_time() * 2
     };
@@ -136,7 +136,7 @@ mod tests {
         let core = Core::over(store, None, defaults);
         let queue = SharedQueue::new("order:1".into(), Arc::clone(&core));
         core.shutdown.close();
-        queue.closes();
+        queue.close();
         let first = request();
         let second = request();
         assert!(matches!(queue.arrive(&first, false), Arrived::Asks(..)));

@@ -7,10 +7,10 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
-use super::{OwnHolder, SharedQueue, State};
+use super::{LocalHolder, QueueState, SharedQueue};
 use crate::engine::queue::key_queue::Event;
 use crate::engine::telemetry;
-use crate::engine::thread::timetable::{Over, Timed};
+use crate::engine::thread::timers::{Over, Timed};
 use crate::engine::token::acquisition::{Acquisition, Refusal};
 use crate::protocol::answer::Queueing;
 use crate::store::handle::Store;
@@ -24,9 +24,9 @@ const LONGEST: Duration = Duration::from_secs(10 * 60);
 
 impl SharedQueue {
     /// Has the queue looked at when something is due. Returns the holder, if there are waiters.
-    pub(super) fn watch(self: &Arc<Self>, state: &mut State) -> Option<Arc<dyn OwnHolder>> {
+    pub(super) fn watch(self: &Arc<Self>, state: &mut QueueState) -> Option<Arc<dyn LocalHolder>> {
         // A caller that asks alone delays nobody.
-        if !state.queue.others_wait() {
+        if !state.queue.has_other_waiters() {
             return None;
         }
         let held = state.queue.holder().and(state.holder.as_ref()).and_then(Weak::upgrade);
@@ -88,7 +88,7 @@ impl SharedQueue {
         };
         if let Refusal::Contended { holder, .. } = refusal {
             let usual = self.core.hold_times.usual(&self.key);
-            telemetry::waits_long(&first, &holder, usual, callers);
+            telemetry::report_long_wait(&first, &holder, usual, callers);
         }
     }
 }
@@ -96,8 +96,8 @@ impl SharedQueue {
 impl Timed for SharedQueue {
     fn run<'a>(self: Arc<Self>, _: &'a Store, over: &'a Over<'a>) -> BoxFuture<'a, ()> {
         async move {
-            // `lasts` reports a loss to the queue.
-            self.holder().and_then(|holder| holder.lasts());
+            // This reports a loss to the queue.
+            self.holder().and_then(|holder| holder.check_lease());
             self.time();
             self.report_long_wait();
             let ends = self.holder().map(|holder| holder.ends());
@@ -107,7 +107,7 @@ impl Timed for SharedQueue {
             let next = now.after(due.unwrap_or(LOOK).clamp(Duration::from_millis(1), LOOK));
             // After a shutdown no caller waits for a lock, even if its future was not polled since.
             let is_open = state.queue.offered().is_some() || !self.core.shutdown.is_closed();
-            if !state.queue.others_wait() || !is_open {
+            if !state.queue.has_other_waiters() || !is_open {
                 state.watched = None;
             } else if let Some((_, at)) = &mut state.watched {
                 *at = next;

@@ -19,8 +19,8 @@ use tokio::runtime;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::yield_now;
 
+use crate::store::redis::client::channels::Channels;
 use crate::store::redis::client::script::{Script, ScriptCall, Sent};
-use crate::store::redis::client::subscriptions::Subscriptions;
 use crate::sys::task::{JoinSet, here, owned, spawn};
 use crate::sys::time::Instant;
 
@@ -33,14 +33,14 @@ const BATCH_MAX: usize = 64;
 pub(crate) struct Connection {
     inner: MultiplexedConnection,
     /// The calls to be sent as a batch.
-    calls: mpsc::UnboundedSender<Call>,
+    calls: mpsc::UnboundedSender<QueuedCommand>,
     /// Each call in flight has a clone.
     in_flight: Arc<()>,
     /// Calls for a batch that was not sent yet.
     unsent: Arc<AtomicUsize>,
     /// Calls in a row without an answer.
     unanswered: AtomicU32,
-    pub(crate) channels: Arc<Subscriptions>,
+    pub(crate) channels: Arc<Channels>,
     /// When it was found that no grant can arrive on it, unless that is for good.
     pub(crate) without_pushes: Option<Instant>,
     /// The runtime that drives it, if there is one.
@@ -71,7 +71,7 @@ impl From<Cmd> for Command {
     }
 }
 
-struct Call {
+struct QueuedCommand {
     command: Command,
     reply: oneshot::Sender<RedisResult<Value>>,
 }
@@ -80,7 +80,7 @@ impl Connection {
     /// Starts a task on this runtime that sends the batches for as long as this lives.
     pub(crate) fn new(
         inner: MultiplexedConnection,
-        channels: Arc<Subscriptions>,
+        channels: Arc<Channels>,
         without_pushes: Option<Instant>,
         generation: u64,
     ) -> Self {
@@ -120,7 +120,7 @@ impl Connection {
             let (reply, answered) = oneshot::channel();
             self.unsent.fetch_add(1, Ordering::AcqRel);
             // Without the task there is no reply, which the receiver notices.
-            let _ = self.calls.send(Call { command, reply });
+            let _ = self.calls.send(QueuedCommand { command, reply });
             // The task has ended with its runtime, and so has the connection.
             let closed = |_| Err(io::Error::from(io::ErrorKind::BrokenPipe).into());
             Either::Right(answered.unwrap_or_else(closed))
@@ -175,7 +175,7 @@ impl Connection {
 
 async fn send_all(
     connection: MultiplexedConnection,
-    mut called: mpsc::UnboundedReceiver<Call>,
+    mut called: mpsc::UnboundedReceiver<QueuedCommand>,
     unsent: Arc<AtomicUsize>,
     by_slot: bool,
 ) {
@@ -193,7 +193,7 @@ async fn send_all(
         }
         let begun = calls.len();
         let mut others = Vec::new();
-        let mut mergeable = Vec::<(&'static Script, Vec<Call>)>::new();
+        let mut mergeable = Vec::<(&'static Script, Vec<QueuedCommand>)>::new();
         for call in calls.drain(..) {
             match call.command.merges.filter(|_| !one_by_one.load(Ordering::Relaxed)) {
                 Some(script) => match mergeable.iter_mut().find(|(of, _)| ptr::eq(*of, script)) {
@@ -232,7 +232,7 @@ fn begin(batches: &mut JoinSet<()>, batch: impl Future<Output = ()> + Send + 'st
 }
 
 /// Sends these commands as one batch, and each reply to its caller.
-async fn send(mut connection: MultiplexedConnection, mut calls: Vec<Call>) {
+async fn send(mut connection: MultiplexedConnection, mut calls: Vec<QueuedCommand>) {
     // A dropped caller has its lock released by other means, perhaps before this is sent.
     calls.retain(|call| !call.reply.is_closed());
     if calls.is_empty() {
@@ -259,7 +259,7 @@ async fn send(mut connection: MultiplexedConnection, mut calls: Vec<Call>) {
 async fn merge(
     mut connection: MultiplexedConnection,
     script: &Script,
-    mut calls: Vec<Call>,
+    mut calls: Vec<QueuedCommand>,
     one_by_one: Arc<AtomicBool>,
 ) {
     calls.retain(|call| !call.reply.is_closed());
@@ -292,7 +292,7 @@ async fn merge(
 }
 
 /// Sends the same reply to all of these callers.
-fn answer(calls: Vec<Call>, reply: impl Fn() -> RedisResult<Value>) {
+fn answer(calls: Vec<QueuedCommand>, reply: impl Fn() -> RedisResult<Value>) {
     for call in calls {
         let _ = call.reply.send(reply());
     }

@@ -9,14 +9,14 @@ use redis::aio::{MultiplexedConnection, SendError};
 use redis::{AsyncConnectionConfig, ConnectionAddr, Pipeline, ProtocolVersion, PushInfo, Value};
 use tokio::time::timeout;
 
+use crate::store::redis::client::channels::{Channels, Grants};
 use crate::store::redis::client::connection::Connection;
 use crate::store::redis::client::rejection::explained;
 use crate::store::redis::client::sentinel::{Sentinels, is_primary};
 use crate::store::redis::client::settings::Settings;
 use crate::store::redis::client::stream;
-use crate::store::redis::client::subscriptions::{Grants, Subscriptions};
 use crate::store::remote::clock::ServerClock;
-use crate::store::remote::error::CallError;
+use crate::store::remote::error::RemoteError;
 use crate::store::remote::health::{Health, Monitor};
 use crate::sys::time::Instant;
 use crate::value::applied::Applied;
@@ -138,30 +138,30 @@ impl Connector {
     }
 
     /// Makes a refused login transient if the next credentials may be accepted.
-    pub(crate) fn or_next_login(&self, error: CallError) -> CallError {
+    pub(crate) fn or_next_login(&self, error: RemoteError) -> RemoteError {
         self.settings.or_next_login(error)
     }
 
-    pub(crate) async fn open(&self) -> Result<Connection, CallError> {
+    pub(crate) async fn open(&self) -> Result<Connection, RemoteError> {
         let (at, limit) = match &self.server {
             Server::At(at) => (at.clone(), self.timeout),
             // A server that hangs is soon replaced, first at the sentinels and then here.
             Server::Named(sentinels) => (sentinels.primary().await?.0, self.timeout / 4),
         };
         let settings = self.settings.current().await?;
-        let channels = Subscriptions::new(&self.grants);
+        let channels = Channels::new(&self.grants);
         let opened = async {
             let (mut inner, without_pushes) = self.open_and_ask(&settings, &at, &channels).await?;
             if self.sentinels().is_some()
                 && !is_primary(inner.send_packed_command(&redis::cmd("ROLE")).await)
             {
                 let why = "the sentinels still name a server that is no longer the primary";
-                return Err(CallError::broken(Unavailability::ReadOnly, why, Applied::No));
+                return Err(RemoteError::broken(Unavailability::ReadOnly, why, Applied::No));
             }
             Ok((inner, without_pushes))
         };
         let opened = timeout(limit, opened).await;
-        match opened.unwrap_or_else(|_| Err(CallError::not_connected())) {
+        match opened.unwrap_or_else(|_| Err(RemoteError::not_connected())) {
             Ok((inner, without_pushes)) => {
                 let opened = self.sentinels().map(|sentinels| sentinels.opened(&at));
                 let (generation, moved) = opened.unwrap_or_default();
@@ -178,13 +178,13 @@ impl Connector {
         &self,
         settings: &Settings,
         at: &ConnectionAddr,
-        channels: &Arc<Subscriptions>,
-    ) -> Result<(MultiplexedConnection, Option<Instant>), CallError> {
+        channels: &Arc<Channels>,
+    ) -> Result<(MultiplexedConnection, Option<Instant>), RemoteError> {
         let without_pushes = match self.open_with_pushes(settings, at, channels).await {
             _ if self.was_closed_again() => Some(Instant::now()),
             Ok(inner) => return Ok((inner, None)),
             // HELLO is refused, as by some proxies.
-            Err(CallError::Final(LockError::Unavailable {
+            Err(RemoteError::Final(LockError::Unavailable {
                 reason: Unavailability::Protocol,
                 ..
             })) => {
@@ -206,8 +206,8 @@ impl Connector {
         &self,
         settings: &Settings,
         at: &ConnectionAddr,
-        channels: &Arc<Subscriptions>,
-    ) -> Result<MultiplexedConnection, CallError> {
+        channels: &Arc<Channels>,
+    ) -> Result<MultiplexedConnection, RemoteError> {
         let channels = Arc::clone(channels);
         let push = move |push: PushInfo| -> Result<(), SendError> {
             channels.push(&push);
@@ -222,10 +222,10 @@ impl Connector {
 
     /// Counts a connection that was closed before grants could arrive on it: some proxies close a
     /// connection on a command that they do not know. Without an error they can arrive.
-    pub(crate) fn note_closed(&self, error: Option<&CallError>) {
+    pub(crate) fn note_closed(&self, error: Option<&RemoteError>) {
         match error {
             None => self.closed.store(0, Ordering::Relaxed),
-            Some(CallError::Transient(transient))
+            Some(RemoteError::Transient(transient))
                 if transient.reason == Unavailability::Disconnected =>
             {
                 self.closed.fetch_add(1, Ordering::Relaxed);
@@ -248,21 +248,21 @@ impl Connector {
         at: &ConnectionAddr,
         config: AsyncConnectionConfig,
         greetings: Pipeline,
-    ) -> Result<MultiplexedConnection, CallError> {
+    ) -> Result<MultiplexedConnection, RemoteError> {
         let config = config
             .set_connection_timeout(None)
             .set_response_timeout(None)
             .set_pipeline_buffer_size(PIPELINE_BUFFER);
-        let client = settings.client(at).map_err(CallError::Final)?;
+        let client = settings.client(at).map_err(RemoteError::Final)?;
         let connection = stream::connection(&client, &config).await;
-        let mut connection = connection.map_err(CallError::unapplied)?;
+        let mut connection = connection.map_err(RemoteError::unapplied)?;
         let asked = Instant::now();
         let replies = connection.send_packed_commands(&greetings, 0, greetings.len()).await;
         self.health().round_trip.note(asked);
-        let mut replies = replies.map_err(CallError::unapplied)?.into_iter();
+        let mut replies = replies.map_err(RemoteError::unapplied)?.into_iter();
         let greeting = replies.next().unwrap_or(Value::Nil).extract_error();
-        match greeting.map_err(CallError::unapplied) {
-            Ok(_) | Err(CallError::Final(LockError::AccessDenied { .. })) => {}
+        match greeting.map_err(RemoteError::unapplied) {
+            Ok(_) | Err(RemoteError::Final(LockError::AccessDenied { .. })) => {}
             Err(error) => return Err(error),
         }
         // Without it the first requests have no end.

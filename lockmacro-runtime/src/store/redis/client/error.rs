@@ -2,7 +2,7 @@
 
 use redis::{ErrorKind, RedisError, Value};
 
-use crate::store::remote::error::{CallError, Transient};
+use crate::store::remote::error::{RemoteError, Transient};
 #[cfg(feature = "tls")]
 use crate::store::remote::tls::remedy;
 use crate::value::applied::Applied;
@@ -11,15 +11,15 @@ use crate::value::error::{LockError, Unavailability};
 use crate::value::escaped::Escaped;
 use crate::value::key::LockKey;
 
-impl CallError {
+impl RemoteError {
     /// The error of a connection attempt: the caller's command was not sent yet.
     pub(crate) fn unapplied(error: RedisError) -> Self {
         #[cfg(feature = "tls")]
         if let Some(detail) = of_tls(&error) {
-            return CallError::Final(LockError::because(Unavailability::Tls, detail));
+            return RemoteError::Final(LockError::because(Unavailability::Tls, detail));
         }
-        let mut error = CallError::from(error);
-        if let CallError::Transient(transient) = &mut error {
+        let mut error = RemoteError::from(error);
+        if let RemoteError::Transient(transient) = &mut error {
             transient.applied = Applied::No;
         }
         error
@@ -28,34 +28,34 @@ impl CallError {
     /// The error for the caller when the budget is used up.
     pub(crate) fn into_error(self, key: &LockKey) -> LockError {
         match self {
-            CallError::NoScript => {
+            RemoteError::NoScript => {
                 LockError::because(Unavailability::Protocol, "the server forgets its scripts")
             }
-            CallError::NotALock => LockError::KeyNotALock { key: key.clone() },
-            CallError::CrossSlot => LockError::because(
+            RemoteError::NotALock => LockError::KeyNotALock { key: key.clone() },
+            RemoteError::CrossSlot => LockError::because(
                 Unavailability::ClusterDown,
                 "the server wants all keys in one slot",
             ),
-            CallError::Redirect { address, .. } => {
+            RemoteError::Redirect { address, .. } => {
                 let detail =
                     format!("the key is on the node {address}: use a `redis-cluster://` URL");
                 LockError::because(Unavailability::ClusterDown, detail)
             }
-            CallError::Final(LockError::AccessDenied { detail, server, .. })
-            | CallError::DeniedInScript(LockError::AccessDenied { detail, server, .. }) => {
+            RemoteError::Final(LockError::AccessDenied { detail, server, .. })
+            | RemoteError::DeniedInScript(LockError::AccessDenied { detail, server, .. }) => {
                 let keys = needed_keys(&detail, key);
                 LockError::AccessDenied { detail, server, keys }
             }
-            CallError::Final(error) | CallError::DeniedInScript(error) => error,
-            CallError::Transient(Transient { detail, server, .. }) if is_full(&detail) => {
+            RemoteError::Final(error) | RemoteError::DeniedInScript(error) => error,
+            RemoteError::Transient(Transient { detail, server, .. }) if is_full(&detail) => {
                 let detail = format!("raise its `maxclients`, or share managers: {detail}");
                 LockError::unavailable_at(server, Unavailability::ConnectionLimit, detail)
             }
-            CallError::Transient(Transient { detail, server, login: true, .. }) => {
+            RemoteError::Transient(Transient { detail, server, login: true, .. }) => {
                 LockError::Authentication { detail, server }
             }
-            CallError::Split(Transient { reason, detail, server, .. })
-            | CallError::Transient(Transient { reason, detail, server, .. }) => {
+            RemoteError::Split(Transient { reason, detail, server, .. })
+            | RemoteError::Transient(Transient { reason, detail, server, .. }) => {
                 LockError::unavailable_at(server, reason, detail)
             }
         }
@@ -77,8 +77,8 @@ fn without_arguments(text: &str) -> String {
 }
 
 /// The error of a server at its connection limit, which it sends to every new connection.
-pub(crate) fn full(text: &str) -> Option<CallError> {
-    is_full(text).then(|| CallError::broken(Unavailability::Refused, text, Applied::No))
+pub(crate) fn full(text: &str) -> Option<RemoteError> {
+    is_full(text).then(|| RemoteError::broken(Unavailability::Refused, text, Applied::No))
 }
 
 fn is_full(text: &str) -> bool {
@@ -95,23 +95,23 @@ fn needed_keys(detail: &str, key: &LockKey) -> Option<Box<str>> {
     Some(format!("~{} and ~{}", key.shown(), Escaped(&companions)).into())
 }
 
-impl From<RedisError> for CallError {
+impl From<RedisError> for RemoteError {
     fn from(error: RedisError) -> Self {
         let detail = without_arguments(&error.to_string());
         if let Some(full) = full(&detail) {
             return full;
         }
         if DENIED_IN_A_SCRIPT.iter().any(|text| detail.contains(text)) {
-            return CallError::DeniedInScript(LockError::access_denied(detail));
+            return RemoteError::DeniedInScript(LockError::access_denied(detail));
         }
         if DENIED.iter().any(|text| detail.contains(text)) {
-            return CallError::Final(LockError::access_denied(detail));
+            return RemoteError::Final(LockError::access_denied(detail));
         }
         if let Some(code) = error.code() {
             return of_reply(code, error.detail().unwrap_or_default());
         }
         match error.kind() {
-            ErrorKind::AuthenticationFailed => CallError::Final(no_login(detail)),
+            ErrorKind::AuthenticationFailed => RemoteError::Final(no_login(detail)),
             _ if error.is_connection_refusal() => {
                 Self::broken(Unavailability::Refused, detail, Applied::No)
             }
@@ -145,7 +145,7 @@ pub(crate) fn late(error: &RedisError) -> Option<u64> {
 
 /// The error for an error reply, by its code. Servers before 7.0 wrap an error of a script in a
 /// text after `ERR`, which is searched for the code.
-fn of_reply(code: &str, text: &str) -> CallError {
+fn of_reply(code: &str, text: &str) -> RemoteError {
     let text = without_arguments(text);
     let inner = (code == "ERR" && text.contains("Error running script")).then(|| {
         ["WRONGTYPE", "READONLY", "OOM", "NOREPLICAS", "MISCONF", "NOPERM", "MASTERDOWN"]
@@ -155,24 +155,24 @@ fn of_reply(code: &str, text: &str) -> CallError {
     let code = inner.flatten().unwrap_or(code);
     let detail = format!("{code} {text}").trim_end().to_owned();
     let refused = |reason| Transient::new(reason, detail.clone(), Applied::No);
-    let transient = |reason| CallError::Transient(refused(reason));
-    let replica = |reason| CallError::broken(reason, detail.clone(), Applied::No);
+    let transient = |reason| RemoteError::Transient(refused(reason));
+    let replica = |reason| RemoteError::broken(reason, detail.clone(), Applied::No);
     match code {
-        "NOSCRIPT" => CallError::NoScript,
+        "NOSCRIPT" => RemoteError::NoScript,
         // The code of grant.lua.
-        LATE => CallError::late(),
-        "WRONGTYPE" => CallError::NotALock,
-        "CROSSSLOT" => CallError::CrossSlot,
+        LATE => RemoteError::late(),
+        "WRONGTYPE" => RemoteError::NotALock,
+        "CROSSSLOT" => RemoteError::CrossSlot,
         // The server accepts writes again once memory is free, a replica is back, or data is saved.
         "OOM" => transient(Unavailability::OutOfMemory),
         "NOREPLICAS" => transient(Unavailability::NotEnoughReplicas),
         "MISCONF" => transient(Unavailability::NotSaving),
         // The code of grant.lua.
         "FENCESUSEDUP" => {
-            CallError::Final(LockError::because(Unavailability::FencesUsedUp, detail))
+            RemoteError::Final(LockError::because(Unavailability::FencesUsedUp, detail))
         }
-        "NOAUTH" | "WRONGPASS" => CallError::Final(no_login(detail)),
-        "NOPERM" => CallError::Final(LockError::access_denied(detail)),
+        "NOAUTH" | "WRONGPASS" => RemoteError::Final(no_login(detail)),
+        "NOPERM" => RemoteError::Final(LockError::access_denied(detail)),
         // A new connection may find the primary, where a name stands for it.
         "READONLY" => replica(Unavailability::ReadOnly),
         // The server was made a replica while it waited for its own replicas.
@@ -181,36 +181,36 @@ fn of_reply(code: &str, text: &str) -> CallError {
         "LOADING" => transient(Unavailability::Loading),
         "BUSY" => transient(Unavailability::BusyScript),
         "CLUSTERDOWN" => transient(Unavailability::ClusterDown),
-        "TRYAGAIN" => CallError::Split(refused(Unavailability::ClusterDown)),
+        "TRYAGAIN" => RemoteError::Split(refused(Unavailability::ClusterDown)),
         "MOVED" | "ASK" => match text.split_once(' ') {
             Some((_slot, address)) => {
                 let address = address.trim_end().to_owned();
-                CallError::Redirect { address, once: code == "ASK" }
+                RemoteError::Redirect { address, once: code == "ASK" }
             }
-            None => CallError::Final(LockError::because(Unavailability::Protocol, detail)),
+            None => RemoteError::Final(LockError::because(Unavailability::Protocol, detail)),
         },
         // A slot that is being moved has lost a key while the script ran.
         _ if text.contains("access a non local key") => {
             let reason = Unavailability::ClusterDown;
-            CallError::Transient(Transient::new(reason, detail, Applied::Unknown))
+            RemoteError::Transient(Transient::new(reason, detail, Applied::Unknown))
         }
         // The replies to SELECT, which is sent with the login.
         _ if text.contains("DB index is out of range")
             || text.contains("SELECT is not allowed") =>
         {
             // A URL of a host has it as its path.
-            CallError::Final(LockError::invalid("db", detail))
+            RemoteError::Final(LockError::invalid("db", detail))
         }
         _ if text.contains("unknown command") && text.contains("EVAL") => {
             let detail = format!("locks need scripts, and it has none: {detail}");
-            CallError::Final(LockError::because(Unavailability::Protocol, detail))
+            RemoteError::Final(LockError::because(Unavailability::Protocol, detail))
         }
-        _ => CallError::Final(LockError::because(Unavailability::Protocol, detail)),
+        _ => RemoteError::Final(LockError::because(Unavailability::Protocol, detail)),
     }
 }
 
 /// The error for a reply of the wrong kind.
-pub(crate) fn unexpected(reply: &Value) -> CallError {
+pub(crate) fn unexpected(reply: &Value) -> RemoteError {
     // Only the kind of the reply: its text may be a token.
     let kind = match reply {
         Value::Nil => "nil",
@@ -224,7 +224,7 @@ pub(crate) fn unexpected(reply: &Value) -> CallError {
     };
     // The call may have been applied.
     let detail = format!("the server answered {kind}");
-    CallError::Transient(Transient::new(Unavailability::Protocol, detail, Applied::Unknown))
+    RemoteError::Transient(Transient::new(Unavailability::Protocol, detail, Applied::Unknown))
 }
 
 #[cfg(test)]
@@ -267,7 +267,7 @@ mod tests {
     fn only_its_code_tells_that_a_slot_is_being_moved() {
         let split = of_reply("TRYAGAIN", "Multiple");
         let down = of_reply("CLUSTERDOWN", "TRYAGAIN");
-        assert!(matches!(split, CallError::Split(_)) && !matches!(down, CallError::Split(_)));
+        assert!(matches!(split, RemoteError::Split(_)) && !matches!(down, RemoteError::Split(_)));
         assert!(split.clone().transient().is_ok(), "another try may succeed");
         let text = split.into_error(&"k".into()).to_string();
         assert!(text.ends_with("is not serving the key (TRYAGAIN Multiple)"), "{text}");

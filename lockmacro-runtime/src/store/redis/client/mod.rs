@@ -1,5 +1,6 @@
 //! A Redis client: connections, calls, retries and errors. It acquires and releases nothing.
 
+pub(crate) mod channels;
 mod connection;
 pub(crate) mod connector;
 pub(crate) mod error;
@@ -9,5 +10,4 @@ pub(crate) mod script;
 mod sentinel;
 pub(crate) mod settings;
 mod stream;
-pub(crate) mod subscriptions;
 pub(crate) mod url;

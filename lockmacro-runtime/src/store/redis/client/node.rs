@@ -20,7 +20,7 @@ use crate::store::redis::client::error::late;
 use crate::store::redis::client::script::{Script, ScriptCall};
 use crate::store::redis::client::sentinel::is_primary;
 use crate::store::remote::budget::{Budget, CALLS_PER_TIMEOUT};
-use crate::store::remote::error::CallError;
+use crate::store::remote::error::RemoteError;
 use crate::store::remote::health::Health;
 use crate::store::remote::singleflight::SingleFlight;
 use crate::sys::backoff::Backoff;
@@ -38,8 +38,8 @@ const UNANSWERED_MAX: u32 = 2;
 ///
 /// It doubles until such a call is answered, so that no storm of connections arises.
 const DISCARD_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
-/// Shortest time between two probes of a lost server, for several callers at once or one after the
-/// other.
+/// Shortest time between two probes of a server that is down, for several callers at once or one
+/// after the other.
 const PROBE_PAUSE: Duration = Duration::from_millis(20);
 /// Most calls in flight that block their connections; others wait.
 const BLOCKING_MAX: usize = 16;
@@ -47,18 +47,18 @@ const BLOCKING_MAX: usize = 16;
 /// One server; clones share it.
 #[derive(Clone)]
 pub(crate) struct Node {
-    inner: Arc<Inner>,
+    inner: Arc<NodeParts>,
     /// Whether each command is sent after an ASKING.
     pub(crate) asking: bool,
 }
 
-struct Inner {
+struct NodeParts {
     connector: Connector,
     live: Mutex<Option<Arc<Connection>>>,
-    connecting: SingleFlight<Result<Arc<Connection>, CallError>>,
+    connecting: SingleFlight<Result<Arc<Connection>, RemoteError>>,
     /// When the text of a script was sent last, by the hash of the script.
     loads: Mutex<HashMap<&'static str, Instant>>,
-    /// One caller asks for all whether a lost server is back, and not before this time.
+    /// One caller asks for all whether a server that is down is back, and not before this time.
     probing: SingleFlight<bool>,
     next_probe: Mutex<Option<Instant>>,
     /// Idle connections for calls that block theirs.
@@ -75,7 +75,7 @@ struct Inner {
 impl Node {
     /// A node that is not connected yet.
     pub(crate) fn new(connector: Connector) -> Self {
-        let inner = Inner {
+        let inner = NodeParts {
             live: Default::default(),
             connecting: SingleFlight::new(connector.timeout),
             loads: Default::default(),
@@ -149,15 +149,15 @@ impl Node {
     }
 
     /// The connection in use, or a new one.
-    pub(crate) async fn connect(&self, until: Instant) -> Result<Arc<Connection>, CallError> {
+    pub(crate) async fn connect(&self, until: Instant) -> Result<Arc<Connection>, RemoteError> {
         if let Some(live) = self.in_use() {
             return Ok(live);
         }
         let opened = Box::pin(self.inner.connecting.run(|| self.clone().open(), until)).await;
-        opened.unwrap_or_else(|| Err(self.failed(CallError::not_connected())))
+        opened.unwrap_or_else(|| Err(self.failed(RemoteError::not_connected())))
     }
 
-    async fn open(self) -> Result<Arc<Connection>, CallError> {
+    async fn open(self) -> Result<Arc<Connection>, RemoteError> {
         if let Some(live) = self.in_use() {
             return Ok(live);
         }
@@ -209,11 +209,11 @@ impl Node {
     }
 
     /// Notes the failure of a call; returns the error with the server's address.
-    fn failed(&self, error: CallError) -> CallError {
+    fn failed(&self, error: RemoteError) -> RemoteError {
         match &error {
             // The server answers, but has only some of the keys.
-            CallError::Split(_) => {}
-            CallError::Transient(transient) => {
+            RemoteError::Split(_) => {}
+            RemoteError::Transient(transient) => {
                 self.health().failed(transient.reason, self.answer(), || self.server());
             }
             _ => self.health().answered(|| self.server()),
@@ -221,7 +221,7 @@ impl Node {
         error.at(|| self.server())
     }
 
-    /// Whether a lost server answers before `until`. The probe goes on without its callers.
+    /// Whether a server that is down answers before `until`. The probe goes on without its callers.
     pub(crate) async fn is_back(&self, until: Instant) -> bool {
         self.inner.probing.run(|| self.clone().probe(), until).await == Some(true)
     }
@@ -248,7 +248,7 @@ impl Node {
         &self,
         command: impl Into<Command>,
         budget: Budget,
-    ) -> Result<Value, CallError> {
+    ) -> Result<Value, RemoteError> {
         let live = self.connect(budget.until).await?;
         self.send(&live, command, budget).await
     }
@@ -259,7 +259,7 @@ impl Node {
         live: &'a Connection,
         command: impl Into<Command>,
         budget: Budget,
-    ) -> impl Future<Output = Result<Value, CallError>> + Send + 'a {
+    ) -> impl Future<Output = Result<Value, RemoteError>> + Send + 'a {
         let asked = Instant::now();
         let until = budget.until.min(asked + budget.answer);
         // Made before the await: a future that held the command would be larger for every caller.
@@ -284,11 +284,11 @@ impl Node {
         live: &Connection,
         reply: Option<RedisResult<Value>>,
         strict: bool,
-    ) -> Result<Value, CallError> {
+    ) -> Result<Value, RemoteError> {
         if live.channels.is_desynchronized() {
             self.discard(live);
             let detail = "a slot of the cluster was moved to another node";
-            let error = CallError::broken(Unavailability::Disconnected, detail, Applied::Unknown);
+            let error = RemoteError::broken(Unavailability::Disconnected, detail, Applied::Unknown);
             return Err(error.at(|| self.server()));
         }
         let Some(reply) = reply else {
@@ -304,9 +304,9 @@ impl Node {
                 self.discard(live);
             }
             return Err(self.failed(if is_elsewhere {
-                CallError::unanswered_elsewhere(discards)
+                RemoteError::unanswered_elsewhere(discards)
             } else {
-                CallError::unanswered()
+                RemoteError::unanswered()
             }));
         };
         live.answered();
@@ -322,10 +322,10 @@ impl Node {
                 if let Some(now) = late(&error) {
                     self.connector().clock.note(now);
                 }
-                self.failed(self.connector().or_next_login(CallError::from(error)))
+                self.failed(self.connector().or_next_login(RemoteError::from(error)))
             }
         };
-        if matches!(&error, CallError::Transient(transient) if transient.replace) {
+        if matches!(&error, RemoteError::Transient(transient) if transient.replace) {
             self.discard(live);
         }
         Err(error)
@@ -351,7 +351,7 @@ impl Node {
         &self,
         mut call: ScriptCall<'_>,
         budget: Budget,
-    ) -> Result<Value, CallError> {
+    ) -> Result<Value, RemoteError> {
         if call.script.ends.is_some() {
             // Not before it is connected, which may take longer than an answer.
             self.connect(budget.until).await?;
@@ -359,7 +359,7 @@ impl Node {
         }
         match self.call(call, budget).await {
             // Boxed, as every rare step is: the future of a waiter stays small.
-            Err(CallError::NoScript) => Box::pin(self.load_and_eval(call, budget)).await,
+            Err(RemoteError::NoScript) => Box::pin(self.load_and_eval(call, budget)).await,
             reply => reply,
         }
     }
@@ -370,10 +370,10 @@ impl Node {
         &self,
         call: ScriptCall<'_>,
         budget: Budget,
-    ) -> Result<Value, CallError> {
+    ) -> Result<Value, RemoteError> {
         if !self.is_first_to_load(call.script, budget.answer) {
             match self.call(call.by_hash(), budget).await {
-                Err(CallError::NoScript) => {}
+                Err(RemoteError::NoScript) => {}
                 reply => return reply,
             }
         }
@@ -404,7 +404,7 @@ impl fmt::Debug for Node {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::redis::client::subscriptions::Grants;
+    use crate::store::redis::client::channels::Grants;
     use crate::store::redis::client::url::{Addresses, Deployment};
     use crate::value::url::Url;
 
@@ -425,7 +425,7 @@ mod tests {
                 node.close();
             }
             let ready = node.connect(Instant::now() + Duration::from_millis(50)).await;
-            let Err(CallError::Transient(error)) = ready else { panic!("{closed}: another end") };
+            let Err(RemoteError::Transient(error)) = ready else { panic!("{closed}: another end") };
             assert_eq!((error.reason, &*error.detail), (Unavailability::Timeout, "connecting"));
         }
     }

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use crate::store::redis::client::error::full;
 use crate::store::redis::client::settings::Settings;
 use crate::store::redis::client::stream;
-use crate::store::remote::error::{CallError, Transient};
+use crate::store::remote::error::{RemoteError, Transient};
 use crate::sys::random::HashMap;
 use crate::value::error::{LockError, Unavailability};
 use crate::value::escaped::Escaped;
@@ -27,12 +27,12 @@ const NO_REDIS: &str = "it does not speak the Redis protocol";
 pub(crate) async fn explained(
     settings: &Settings,
     at: &ConnectionAddr,
-    error: CallError,
-) -> CallError {
+    error: RemoteError,
+) -> RemoteError {
     match error {
-        CallError::Transient(error) if !error.login => unanswered(at, error).await,
+        RemoteError::Transient(error) if !error.login => unanswered(at, error).await,
         // The only setting that a server refuses is the database.
-        CallError::Final(LockError::InvalidSetting { setting: "db", detail }) => {
+        RemoteError::Final(LockError::InvalidSetting { setting: "db", detail }) => {
             let db = settings.login.db();
             let count = timeout(ANSWER_TIMEOUT, databases(settings, at)).await.ok().flatten();
             let detail = match count {
@@ -44,7 +44,7 @@ pub(crate) async fn explained(
                     format!("the server {at} has no database {db} ({detail}): choose another")
                 }
             };
-            CallError::Final(LockError::invalid("db", detail))
+            RemoteError::Final(LockError::invalid("db", detail))
         }
         error => error,
     }
@@ -60,15 +60,15 @@ async fn databases(settings: &Settings, at: &ConnectionAddr) -> Option<String> {
 }
 
 /// The error for a connection on which no login was answered.
-async fn unanswered(address: &ConnectionAddr, mut error: Transient) -> CallError {
+async fn unanswered(address: &ConnectionAddr, mut error: Transient) -> RemoteError {
     let sent = match error.reason {
         // A server at its limit of clients says so unasked. A client that writes meanwhile may
         // never read it.
         Unavailability::Disconnected => "",
         Unavailability::Protocol => "PING\r\n",
-        _ => return CallError::Transient(error),
+        _ => return RemoteError::Transient(error),
     };
-    let Some(said) = said(address, sent).await else { return CallError::Transient(error) };
+    let Some(said) = said(address, sent).await else { return RemoteError::Transient(error) };
     let text = String::from_utf8_lossy(&said);
     match said.as_slice() {
         // A reply of a Redis server.
@@ -93,7 +93,7 @@ async fn unanswered(address: &ConnectionAddr, mut error: Transient) -> CallError
             error.detail = format!("{NO_REDIS}: it answered `{}`", Escaped(&line));
         }
     }
-    CallError::Transient(error)
+    RemoteError::Transient(error)
 }
 
 /// The text that arrives on a new connection after this was sent; none where it is closed or

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use crate::store::redis::client::settings::Settings;
 use crate::store::redis::client::stream;
-use crate::store::remote::error::CallError;
+use crate::store::remote::error::RemoteError;
 use crate::sys::random::HashMap;
 use crate::sys::sync::Mutex;
 use crate::sys::task::{JoinSet, owned};
@@ -89,21 +89,21 @@ impl Sentinels {
     /// name that answer in time; and whether it is a majority of all.
     ///
     /// A sentinel that was cut off names an old primary for a long time.
-    pub(crate) async fn primary(&self) -> Result<(ConnectionAddr, bool), CallError> {
+    pub(crate) async fn primary(&self) -> Result<(ConnectionAddr, bool), RemoteError> {
         let mut asked = JoinSet::new();
         for (nth, at) in self.at.iter().enumerate() {
-            let client = self.settings.client(at).map_err(CallError::Final)?;
+            let client = self.settings.client(at).map_err(RemoteError::Final)?;
             let name = self.name.clone();
             let budget = self.budget;
             let idle = Arc::clone(&self.idle);
             asked.spawn(owned(async move {
-                let late = |_| Err(CallError::timeout("asking a sentinel", Applied::No));
+                let late = |_| Err(RemoteError::timeout("asking a sentinel", Applied::No));
                 timeout(budget, ask(client, &name, &idle, nth)).await.unwrap_or_else(late)
             }));
         }
         let is_majority = |times: usize| 2 * times > self.at.len();
         let mut named = BTreeMap::<(String, u16), usize>::new();
-        let mut error = CallError::timeout("asking the sentinels", Applied::No);
+        let mut error = RemoteError::timeout("asking the sentinels", Applied::No);
         while let Some(answer) = asked.join_next().await {
             match answer {
                 Ok(Ok(at)) => {
@@ -113,7 +113,7 @@ impl Sentinels {
                         break;
                     }
                 }
-                Ok(Err(cause)) => error = CallError::unless_final(error, cause),
+                Ok(Err(cause)) => error = RemoteError::unless_final(error, cause),
                 Err(_) => {}
             }
         }
@@ -126,7 +126,7 @@ impl Sentinels {
             // One side was cut off, and it is unknown which.
             [(_, times), (_, others), ..] if times == others => {
                 let detail = "the sentinels do not agree which server is the primary";
-                Err(CallError::timeout(detail, Applied::No))
+                Err(RemoteError::timeout(detail, Applied::No))
             }
             [((host, port), times), ..] => {
                 Ok((ConnectionAddr::Tcp(host.clone(), *port), is_majority(*times)))
@@ -153,7 +153,7 @@ async fn ask(
     name: &str,
     idle: &IdleConnections,
     nth: usize,
-) -> Result<(String, u16), CallError> {
+) -> Result<(String, u16), RemoteError> {
     let mut question = redis::cmd("SENTINEL");
     question.arg("GET-MASTER-ADDR-BY-NAME").arg(name);
     // Another caller opens a connection of its own meanwhile.
@@ -166,8 +166,8 @@ async fn ask(
         Some(answered) => answered,
         None => {
             let opened = stream::connection(&client, &AsyncConnectionConfig::new()).await;
-            let mut new = opened.map_err(CallError::unapplied)?;
-            let answer = question.query_async(&mut new).await.map_err(CallError::unapplied)?;
+            let mut new = opened.map_err(RemoteError::unapplied)?;
+            let answer = question.query_async(&mut new).await.map_err(RemoteError::unapplied)?;
             (new, answer)
         }
     };
@@ -176,7 +176,7 @@ async fn ask(
     }
     answer.ok_or_else(|| {
         let detail = format!("the sentinels monitor no primary named `{name}`");
-        CallError::Final(LockError::invalid_url(detail))
+        RemoteError::Final(LockError::invalid_url(detail))
     })
 }
 

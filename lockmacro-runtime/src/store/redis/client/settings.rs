@@ -11,7 +11,7 @@ use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
 
-use crate::store::remote::error::{CallError, Transient};
+use crate::store::remote::error::{RemoteError, Transient};
 use crate::sys::platform::dropping_unsent;
 use crate::value::applied::Applied;
 use crate::value::error::{LockError, Unavailability};
@@ -72,7 +72,7 @@ impl Settings {
     }
 
     /// The same with current credentials. A failure to get them counts as a refused login.
-    pub(crate) async fn current(&self) -> Result<Self, CallError> {
+    pub(crate) async fn current(&self) -> Result<Self, RemoteError> {
         let Some(Credentials(provider)) = &self.credentials else { return Ok(self.clone()) };
         let asked = provider().await;
         let (user, password) =
@@ -81,9 +81,9 @@ impl Settings {
     }
 
     /// Makes a refused login transient if the next credentials may be accepted.
-    pub(crate) fn or_next_login(&self, error: CallError) -> CallError {
+    pub(crate) fn or_next_login(&self, error: RemoteError) -> RemoteError {
         match error {
-            CallError::Final(LockError::Authentication { detail, .. })
+            RemoteError::Final(LockError::Authentication { detail, .. })
                 if self.credentials.is_some() =>
             {
                 refused(detail)
@@ -100,16 +100,16 @@ pub(crate) fn connection_info(from: impl IntoConnectionInfo) -> Result<Connectio
 
 /// The error of a login after which the next one may be accepted: nothing was applied, and a new
 /// connection is needed.
-fn refused(detail: String) -> CallError {
+fn refused(detail: String) -> RemoteError {
     let transient = Transient::new(Unavailability::Disconnected, detail, Applied::No);
-    CallError::Transient(Transient { login: true, replace: true, ..transient })
+    RemoteError::Transient(Transient { login: true, replace: true, ..transient })
 }
 
-type Asked = Pin<Box<dyn Future<Output = Result<(String, String), String>> + Send>>;
+type LoginFuture = Pin<Box<dyn Future<Output = Result<(String, String), String>> + Send>>;
 
 /// A provider of users and passwords that change: it is called for each new connection.
 #[derive(Clone)]
-pub(crate) struct Credentials(Arc<dyn Fn() -> Asked + Send + Sync>);
+pub(crate) struct Credentials(Arc<dyn Fn() -> LoginFuture + Send + Sync>);
 
 impl Credentials {
     pub(crate) fn new<F, W, E>(provider: F) -> Self

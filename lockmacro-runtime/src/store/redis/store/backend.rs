@@ -7,17 +7,17 @@ use super::Redis;
 #[cfg(feature = "defer")]
 use super::jobs::RedisJobs;
 #[cfg(feature = "defer")]
-use crate::jobs::deferrer::Deferrer;
-use crate::protocol::answer::{Answer, Asked, Failed, Released};
+use crate::jobs::job_queue::JobQueue;
+use crate::protocol::answer::{Answer, Failed, Released, StoreFuture};
 use crate::protocol::request::Request;
-use crate::store::backend::{Backend, Patience, Renewing};
+use crate::store::backend::{Backend, RenewKind, Wait};
 #[cfg(feature = "reuse")]
 use crate::store::backend::{KeptText, ValueOf};
 #[cfg(feature = "inspect")]
 use crate::store::inspection::Inspection;
 use crate::store::remote;
 use crate::store::remote::budget::CALLS_PER_TIMEOUT;
-use crate::store::waiters::AbandonedToken;
+use crate::store::subscriptions::AbandonedToken;
 use crate::value::companion::slot;
 use crate::value::error::LockError;
 #[cfg(feature = "inspect")]
@@ -29,24 +29,24 @@ impl Backend for Redis {
         Arc::new(Redis::apart(self))
     }
 
-    fn ready(&self) -> Asked<'_, Result<(), LockError>> {
+    fn ready(&self) -> StoreFuture<'_, Result<(), LockError>> {
         Box::pin(self.connected())
     }
 
     fn ask(
         self: Arc<Self>,
         request: Arc<Request>,
-        patience: Patience,
-    ) -> Asked<'static, Result<Answer, Failed>> {
-        match patience {
-            Patience::AtOnce(until) => Box::pin(async move { self.acquire(&request, until).await }),
-            Patience::Waits(wait, shutdown) => {
+        wait: Wait,
+    ) -> StoreFuture<'static, Result<Answer, Failed>> {
+        match wait {
+            Wait::AtOnce(until) => Box::pin(async move { self.acquire(&request, until).await }),
+            Wait::Waits(wait, shutdown) => {
                 Box::pin(remote::wait::wait(self, request, wait, shutdown))
             }
         }
     }
 
-    fn release<'a>(&'a self, request: &'a Request) -> Asked<'a, Result<Released, LockError>> {
+    fn release<'a>(&'a self, request: &'a Request) -> StoreFuture<'a, Result<Released, LockError>> {
         Box::pin(Redis::release(self, request))
     }
 
@@ -54,19 +54,19 @@ impl Backend for Redis {
         &'a self,
         request: &'a Request,
         ttl: Duration,
-        how: Renewing,
-    ) -> Asked<'a, Result<bool, LockError>> {
+        how: RenewKind,
+    ) -> StoreFuture<'a, Result<bool, LockError>> {
         match how {
-            Renewing::Acknowledged { within, .. } | Renewing::Extended(within) => {
+            RenewKind::Acknowledged { within, .. } | RenewKind::Extended(within) => {
                 self.renew_acknowledged(request, ttl, within)
             }
-            Renewing::Alone => Redis::renew(self, request, ttl, true),
-            Renewing::Kept => Redis::renew(self, request, ttl, false),
+            RenewKind::Alone => Redis::renew(self, request, ttl, true),
+            RenewKind::Kept => Redis::renew(self, request, ttl, false),
         }
     }
 
     #[cfg(feature = "reuse")]
-    fn kept<'a>(&'a self, of: ValueOf<'a>) -> Asked<'a, Result<Option<KeptText>, LockError>> {
+    fn kept<'a>(&'a self, of: ValueOf<'a>) -> StoreFuture<'a, Result<Option<KeptText>, LockError>> {
         Box::pin(self.kept_value(of))
     }
 
@@ -77,7 +77,7 @@ impl Backend for Redis {
         of: ValueOf<'a>,
         value: &'a str,
         time: Duration,
-    ) -> Asked<'a, Result<bool, LockError>> {
+    ) -> StoreFuture<'a, Result<bool, LockError>> {
         Box::pin(self.keep_value(request, of, value, time))
     }
 
@@ -95,7 +95,7 @@ impl Backend for Redis {
     }
 
     #[cfg(feature = "defer")]
-    fn deferrer(self: Arc<Self>, max_size: usize) -> Arc<dyn Deferrer> {
+    fn job_queue(self: Arc<Self>, max_size: usize) -> Arc<dyn JobQueue> {
         Arc::new(RedisJobs::new(&self, max_size))
     }
 
@@ -105,7 +105,7 @@ impl Backend for Redis {
     }
 
     #[cfg(feature = "inspect")]
-    fn servers<'a>(&'a self, key: Option<&'a LockKey>) -> Asked<'a, Vec<InspectedServer>> {
+    fn servers<'a>(&'a self, key: Option<&'a LockKey>) -> StoreFuture<'a, Vec<InspectedServer>> {
         Box::pin(self.facts(key, true))
     }
 
@@ -126,12 +126,12 @@ impl Backend for Redis {
     }
 
     fn may_fail_over(&self) -> bool {
-        self.fails_over
+        self.can_fail_over
     }
 
-    fn is_lost(&self, request: &Request) -> bool {
+    fn is_down(&self, request: &Request) -> bool {
         let mut nodes = request.keys().iter().filter_map(|key| self.nodes.node_of(key));
-        nodes.any(|node| node.health().is_lost())
+        nodes.any(|node| node.health().is_down())
     }
 
     fn is_news(&self) -> bool {
@@ -143,15 +143,15 @@ impl Backend for Redis {
     }
 
     fn abandon(&self, bits: u64) -> Option<AbandonedToken> {
-        Some(self.grants.waiters.abandon(bits))
+        Some(self.grants.subscriptions.abandon(bits))
     }
 
     fn alarm(&self) {
-        self.grants.waiters.alarm_where(|_| true);
+        self.grants.subscriptions.alarm_where(|_| true);
     }
 
     /// Notices a server that hangs or is no longer a primary.
-    fn check(&self) -> Asked<'_, ()> {
+    fn check(&self) -> StoreFuture<'_, ()> {
         Box::pin(self.nodes.check(self.brief()))
     }
 

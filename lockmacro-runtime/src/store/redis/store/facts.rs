@@ -14,7 +14,7 @@ use crate::store::redis::client::node::Node;
 use crate::store::redis::reply::parsed;
 use crate::store::redis::scripts::inspect;
 use crate::store::remote::clock_facts::clock_facts;
-use crate::store::remote::error::CallError;
+use crate::store::remote::error::RemoteError;
 use crate::value::inspection::{InspectedServer, ServerFacts};
 use crate::value::key::LockKey;
 
@@ -30,7 +30,7 @@ impl Redis {
         receives: bool,
     ) -> Vec<InspectedServer> {
         let nothing = LockKey::from("");
-        let failed = |error: CallError| error.into_error(key.unwrap_or(&nothing));
+        let failed = |error: RemoteError| error.into_error(key.unwrap_or(&nothing));
         let nodes = match self.nodes.all(self.budget().until).await {
             Ok(nodes) => nodes,
             Err(error) => {
@@ -51,7 +51,7 @@ impl Redis {
         node: &Node,
         key: Option<&LockKey>,
         receives: bool,
-    ) -> Result<ServerFacts, CallError> {
+    ) -> Result<ServerFacts, RemoteError> {
         let time = async || {
             let reply = node.call(cmd("TIME"), self.brief()).await?;
             let (seconds, micros): (u64, u64) = parsed(reply)?;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures_util::stream::{Stream, TryStreamExt, try_unfold};
 
 use super::Redis;
-use crate::protocol::answer::Asked;
+use crate::protocol::answer::StoreFuture;
 use crate::store::backend::Backend;
 use crate::store::inspection::Inspection;
 use crate::store::redis::client::node::Node;
@@ -20,7 +20,7 @@ use crate::store::redis::scripts::inspect;
 #[cfg(feature = "defer")]
 use crate::store::redis::store::jobs::CALLS;
 use crate::store::remote::budget::Retry;
-use crate::store::remote::error::CallError;
+use crate::store::remote::error::RemoteError;
 use crate::value::error::LockError;
 use crate::value::holder::Holder;
 use crate::value::inspection::{HeldLock, Listing, QueuedWaiter, SKIPPED_MAX, Skipped};
@@ -40,7 +40,7 @@ impl Inspection for Redis {
         pattern: &'a str,
         foreign: bool,
         limit: usize,
-    ) -> Asked<'a, Result<Listing<HeldLock>, LockError>> {
+    ) -> StoreFuture<'a, Result<Listing<HeldLock>, LockError>> {
         Box::pin(async move {
             let mut locks = BTreeMap::new();
             let mut skipped = Vec::new();
@@ -61,7 +61,10 @@ impl Inspection for Redis {
         })
     }
 
-    fn holder<'a>(&'a self, key: &'a LockKey) -> Asked<'a, Result<Option<HeldLock>, LockError>> {
+    fn holder<'a>(
+        &'a self,
+        key: &'a LockKey,
+    ) -> StoreFuture<'a, Result<Option<HeldLock>, LockError>> {
         Box::pin(async move {
             let mut skipped = Vec::new();
             let lock = self.look_at(slice::from_ref(key), &mut skipped).await?.pop();
@@ -76,7 +79,7 @@ impl Inspection for Redis {
         &'a self,
         key: &'a LockKey,
         limit: usize,
-    ) -> Asked<'a, Result<Listing<Holder>, LockError>> {
+    ) -> StoreFuture<'a, Result<Listing<Holder>, LockError>> {
         Box::pin(async move {
             let limit = limit.clamp(1, LISTED_MAX);
             let keys = slice::from_ref(key);
@@ -96,7 +99,7 @@ impl Inspection for Redis {
         &'a self,
         key: &'a LockKey,
         limit: usize,
-    ) -> Asked<'a, Result<Listing<QueuedWaiter>, LockError>> {
+    ) -> StoreFuture<'a, Result<Listing<QueuedWaiter>, LockError>> {
         Box::pin(async move {
             let limit = limit.clamp(1, LISTED_MAX);
             let keys = slice::from_ref(key);
@@ -116,7 +119,7 @@ impl Inspection for Redis {
     }
 
     #[cfg(feature = "defer")]
-    fn functions(&self, limit: usize) -> Asked<'_, Result<Listing<String>, LockError>> {
+    fn functions(&self, limit: usize) -> StoreFuture<'_, Result<Listing<String>, LockError>> {
         Box::pin(async move {
             let mut functions = BTreeSet::new();
             let mut skipped = Vec::new();
@@ -151,7 +154,7 @@ impl Redis {
             let looked = self.eval_until(inspect::LOCKS.with(now, &longest), self.budget()).await;
             let replies: Vec<LockReply> = match looked {
                 // From now on the keys are sent one slot at a time.
-                Err(CallError::CrossSlot) if self.at_once(few) < now.len() => continue,
+                Err(RemoteError::CrossSlot) if self.at_once(few) < now.len() => continue,
                 replies => replies.map_err(|error| error.into_error(&now[0]))?,
             };
             locks
@@ -168,7 +171,7 @@ impl Redis {
         pattern: &'a str,
         kind: &'a str,
     ) -> Result<impl Stream<Item = Result<Vec<Vec<u8>>, LockError>>, LockError> {
-        let failed = move |error: CallError| error.into_error(&LockKey::from(pattern));
+        let failed = move |error: RemoteError| error.into_error(&LockKey::from(pattern));
         let nodes = self.nodes.all(self.budget().until).await.map_err(failed)?;
         Ok(try_unfold((nodes, 0), move |(mut nodes, cursor): (Vec<Node>, u64)| async move {
             let Some(node) = nodes.last() else { return Ok(None) };

@@ -1,7 +1,7 @@
-//! The queue of deferred calls on a Redis server, and the looks of its workers for calls that are
+//! The queue of jobs on a Redis server, and the looks of its workers for jobs that are
 //! due, of many functions at once.
 //!
-//! A task for each function waits until a call may be due, and looks. A look takes no call: a node
+//! A task for each function waits until a job may be due, and looks. A look takes no job: a node
 //! that hangs delays its own functions only, and a look whose answer nobody reads has changed
 //! nothing. The results are kept for the worker's next request.
 
@@ -15,8 +15,8 @@ use tokio::select;
 use tokio::time::timeout;
 
 use super::Redis;
-use crate::jobs::call::{Job, JobInfo, JobState, NewJob, Page, Settled, Stored, TakeOptions, When};
-use crate::jobs::deferrer::{Answer, Deferrer, StopWaiting};
+use crate::jobs::job::{Job, JobInfo, JobState, NewJob, Page, Settled, Stored, TakeOptions, When};
+use crate::jobs::job_queue::{JobFuture, JobQueue, StopWaiting};
 use crate::jobs::limits::{ABANDONED, DEAD_MAX, WAITING_MAX, check_size, full, note_abandoned};
 use crate::jobs::superseded::stored_before;
 use crate::store::backend::Backend;
@@ -24,7 +24,7 @@ use crate::store::redis::client::node::Node;
 use crate::store::redis::client::script::Script;
 use crate::store::redis::scripts::jobs;
 use crate::store::remote::budget::Budget;
-use crate::store::waiters::Waiter;
+use crate::store::subscriptions::Subscription;
 use crate::sys::random::random_name;
 use crate::sys::sync::Mutex;
 use crate::sys::task::{JoinSet, owned};
@@ -40,7 +40,7 @@ const TICK: Duration = Duration::from_secs(2);
 /// The same where pushes cannot be received.
 const TICK_POLLING: Duration = Duration::from_millis(250);
 
-/// Most bytes in the calls of one reply, unless it is a single call: a large reply delays all
+/// Most bytes in the jobs of one reply, unless it is a single job: a large reply delays all
 /// others on its connection.
 const REPLY_BYTES_MAX: &str = "262144";
 
@@ -49,22 +49,22 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Most workers of a manager whose looks are kept.
 const IDLE_MAX: usize = 16;
 
-/// Shortest pause after a look that found no call.
+/// Shortest pause after a look that found no job.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
-/// Most calls that are taken at once.
+/// Most jobs that are taken at once.
 const TAKEN_MAX: usize = 1_000;
-/// Most calls that can be skipped: a script counts exactly up to there.
+/// Most jobs that can be skipped: a script counts exactly up to there.
 const FIRST_MAX: usize = 1 << 48;
 
-/// The id, the arguments and the key of a call, how often it was tried and busy, its last error,
+/// The id, the arguments and the key of a job, how often it was tried and busy, its last error,
 /// and its time in milliseconds from now.
-type ListedCall = (Text, Text, Text, [Text; 2], Text, i64);
+type ListedJob = (Text, Text, Text, [Text; 2], Text, i64);
 
-/// The deferred calls on the server of a manager's locks.
+/// The jobs on the server of a manager's locks.
 #[derive(Debug)]
 pub(crate) struct RedisJobs {
     redis: Arc<Redis>,
-    /// Most bytes in the arguments of one call.
+    /// Most bytes in the arguments of one job.
     max_size: usize,
     /// The looks of workers between their requests.
     idle_looks: Mutex<Vec<Looks>>,
@@ -75,7 +75,7 @@ impl RedisJobs {
         Self { redis: Arc::clone(redis), max_size, idle_looks: Mutex::default() }
     }
 
-    /// Removes calls of a key, each with its id and the time when it was stored.
+    /// Removes jobs of a key, each with its id and the time when it was stored.
     async fn remove_superseded(
         &self,
         function: &str,
@@ -91,7 +91,7 @@ impl RedisJobs {
         self.redis.ask_queue(&jobs::SUPERSEDE, function, &remove, budget).await
     }
 
-    /// Takes calls of one function; returns them and when to look again.
+    /// Takes jobs of one function; returns them and when to look again.
     async fn take_of(
         &self,
         looks: &mut Looks,
@@ -101,11 +101,12 @@ impl RedisJobs {
         let most = options.limit.min(TAKEN_MAX);
         let lease = options.lease;
         let (id, asked) = looks.open_request(nth);
-        let Look { function, waiter, .. } = &looks.functions[nth];
+        let Look { function, subscription, .. } = &looks.functions[nth];
         // Other functions must not be delayed.
         let is_brief = looks.functions.len() > 1;
         let size = self.max_size;
-        let taking = self.redis.take_calls((function, waiter), &id, most, lease, size, is_brief);
+        let taking =
+            self.redis.take_jobs((function, subscription), &id, most, lease, size, is_brief);
         let (taken, again) = taking.await?;
         looks.functions[nth].open_request = None;
         // The leases count from before the request, and may be due for renewal by now.
@@ -144,7 +145,7 @@ impl RedisJobs {
         }
     }
 
-    /// Retries or removes one call, or this many dead letters.
+    /// Retries or removes one job, or this many dead letters.
     async fn amend(
         &self,
         function: &str,
@@ -158,12 +159,12 @@ impl RedisJobs {
     }
 }
 
-impl Deferrer for RedisJobs {
-    fn call_failed(&self, _: &LockError) -> bool {
+impl JobQueue for RedisJobs {
+    fn take_failed(&self, _: &LockError) -> bool {
         self.redis.is_news()
     }
 
-    fn put(&self, job: NewJob) -> Answer<'_, Stored> {
+    fn put(&self, job: NewJob) -> JobFuture<'_, Stored> {
         Box::pin(async move {
             let NewJob { function, id, arguments, key, delay, keep, attempts } = job;
             check_size(&arguments, self.max_size)?;
@@ -182,7 +183,11 @@ impl Deferrer for RedisJobs {
         })
     }
 
-    fn take<'a>(&'a self, options: TakeOptions, mut stop: StopWaiting<'a>) -> Answer<'a, Vec<Job>> {
+    fn take<'a>(
+        &'a self,
+        options: TakeOptions,
+        mut stop: StopWaiting<'a>,
+    ) -> JobFuture<'a, Vec<Job>> {
         Box::pin(async move {
             if options.limit == 0 {
                 return Ok(Vec::new());
@@ -204,7 +209,7 @@ impl Deferrer for RedisJobs {
                         looks.succeeded(nth, again.max(PAUSE_MIN));
                         continue;
                     }
-                    // These calls run before others are waited for.
+                    // These jobs run before others are waited for.
                     Ok((taken, _)) => {
                         looks.succeeded(nth, Duration::ZERO);
                         Ok(taken)
@@ -220,11 +225,11 @@ impl Deferrer for RedisJobs {
         })
     }
 
-    fn keep(&self, job: Job, lease: Duration) -> Answer<'_, bool> {
-        Box::pin(async move { self.redis.keep_call(&job, lease, self.redis.budget()).await })
+    fn keep(&self, job: Job, lease: Duration) -> JobFuture<'_, bool> {
+        Box::pin(async move { self.redis.keep_job(&job, lease, self.redis.budget()).await })
     }
 
-    fn settle(&self, job: Job, how: Settled) -> Answer<'_, bool> {
+    fn settle(&self, job: Job, how: Settled) -> JobFuture<'_, bool> {
         Box::pin(async move {
             let (how, delay, error) = how.parts();
             let taken = job.claim.to_string();
@@ -234,8 +239,8 @@ impl Deferrer for RedisJobs {
         })
     }
 
-    fn supersede(&self, function: Arc<str>, key: String, began: Duration) -> Answer<'_, usize> {
-        // An answer may be late, and a newer call stored meanwhile: so the older ones are named.
+    fn supersede(&self, function: Arc<str>, key: String, began: Duration) -> JobFuture<'_, usize> {
+        // An answer may be late, and a newer job stored meanwhile: so the older ones are named.
         Box::pin(async move {
             let look = || async {
                 let budget = self.redis.budget();
@@ -250,7 +255,7 @@ impl Deferrer for RedisJobs {
         })
     }
 
-    fn supersede_older(&self, job: Job) -> Answer<'_, usize> {
+    fn supersede_older(&self, job: Job) -> JobFuture<'_, usize> {
         Box::pin(async move {
             let budget = self.redis.budget();
             let found: Vec<(String, String, i64)> =
@@ -272,7 +277,7 @@ impl Deferrer for RedisJobs {
         state: JobState,
         first: usize,
         most: usize,
-    ) -> Answer<'_, Page> {
+    ) -> JobFuture<'_, Page> {
         Box::pin(async move {
             let first = first.min(FIRST_MAX);
             let most = most.min(TAKEN_MAX);
@@ -281,36 +286,35 @@ impl Deferrer for RedisJobs {
             let most = most.to_string();
             let args = [&*state, &*first, &*most, REPLY_BYTES_MAX];
             let budget = Budget::of_bytes(self.max_size, self.redis.timeout);
-            let (total, calls): (_, Vec<ListedCall>) =
+            let (total, jobs): (_, Vec<ListedJob>) =
                 self.redis.ask_queue(&jobs::LIST, &function, &args, budget).await?;
-            let info =
-                |(id, arguments, key, [attempts, busy], error, millis): ListedCall| JobInfo {
-                    function: Arc::clone(&function),
-                    id: id.0,
-                    arguments: arguments.0,
-                    key: key.0,
-                    attempts: attempts.0.parse().unwrap_or_default(),
-                    busy: busy.0.parse().unwrap_or_default(),
-                    error: Some(error.0).filter(|error| !error.is_empty()),
-                    when: When::from_millis(millis),
-                };
-            Ok(Page { total, jobs: calls.into_iter().map(info).collect() })
+            let info = |(id, arguments, key, [attempts, busy], error, millis): ListedJob| JobInfo {
+                function: Arc::clone(&function),
+                id: id.0,
+                arguments: arguments.0,
+                key: key.0,
+                attempts: attempts.0.parse().unwrap_or_default(),
+                busy: busy.0.parse().unwrap_or_default(),
+                error: Some(error.0).filter(|error| !error.is_empty()),
+                when: When::from_millis(millis),
+            };
+            Ok(Page { total, jobs: jobs.into_iter().map(info).collect() })
         })
     }
 
-    fn retry(&self, function: Arc<str>, id: String) -> Answer<'_, bool> {
+    fn retry(&self, function: Arc<str>, id: String) -> JobFuture<'_, bool> {
         Box::pin(async move { Ok(self.amend(&function, "retry", &id, 0).await? > 0) })
     }
 
-    fn remove(&self, function: Arc<str>, id: String) -> Answer<'_, bool> {
+    fn remove(&self, function: Arc<str>, id: String) -> JobFuture<'_, bool> {
         Box::pin(async move { Ok(self.amend(&function, "remove", &id, 0).await? > 0) })
     }
 
-    fn retry_dead(&self, function: Arc<str>, most: usize) -> Answer<'_, usize> {
+    fn retry_dead(&self, function: Arc<str>, most: usize) -> JobFuture<'_, usize> {
         Box::pin(async move { self.amend_dead(&function, "retry", most).await })
     }
 
-    fn remove_dead(&self, function: Arc<str>, most: usize) -> Answer<'_, usize> {
+    fn remove_dead(&self, function: Arc<str>, most: usize) -> JobFuture<'_, usize> {
         Box::pin(async move { self.amend_dead(&function, "remove", most).await })
     }
 }
@@ -320,17 +324,17 @@ impl Deferrer for RedisJobs {
 struct Looks {
     redis: Arc<Redis>,
     functions: Vec<Look>,
-    /// The function, and the time when a call is due: the result may wait here for long.
+    /// The function, and the time when a job is due: the result may wait here for long.
     asked: JoinSet<(usize, Result<Instant, LockError>)>,
 }
 
 #[derive(Debug)]
 struct Look {
     function: Arc<str>,
-    waiter: Arc<Waiter>,
+    subscription: Arc<Subscription>,
     answered: bool,
     failing: bool,
-    /// The id of the unanswered request for calls, and the time when it was first sent.
+    /// The id of the unanswered request for jobs, and the time when it was first sent.
     open_request: Option<(String, Instant)>,
 }
 
@@ -339,8 +343,9 @@ impl Looks {
         let look = |function: &Arc<str>| {
             let slot = slot(key_of(function).as_str());
             let function = Arc::clone(function);
-            let waiter = Arc::new(redis.grants.waiters.join(slot, random_name() as u64));
-            Look { function, waiter, answered: false, failing: false, open_request: None }
+            let subscription =
+                Arc::new(redis.grants.subscriptions.join(slot, random_name() as u64));
+            Look { function, subscription, answered: false, failing: false, open_request: None }
         };
         let functions = functions.iter().map(look).collect();
         let mut looks = Self { redis: Arc::clone(redis), functions, asked: JoinSet::new() };
@@ -348,9 +353,9 @@ impl Looks {
         looks
     }
 
-    /// The id of the request for calls of a function, and the time since when it is sent. The id
-    /// stays the same until an answer arrives: calls that were taken by a lost answer are found by
-    /// it.
+    /// The id of the request for jobs of a function, and the time since when it is sent. The id
+    /// stays the same until an answer arrives: jobs that were taken by an answer that did not
+    /// arrive are found by it.
     fn open_request(&mut self, nth: usize) -> (String, Instant) {
         let new = || (format!("{:032x}", random_name()), Instant::now());
         self.functions[nth].open_request.get_or_insert_with(new).clone()
@@ -358,25 +363,25 @@ impl Looks {
 
     /// Looks at a function after a pause, or on a push.
     fn ask(&mut self, nth: usize, pause: Duration) {
-        let Look { function, waiter, .. } = &self.functions[nth];
+        let Look { function, subscription, .. } = &self.functions[nth];
         let function = Arc::clone(function);
-        let waiter = Arc::clone(waiter);
+        let subscription = Arc::clone(subscription);
         let redis = Arc::clone(&self.redis);
-        // Calls that an unanswered request has taken are not left to their leases.
+        // Jobs that an unanswered request has taken are not left to their leases.
         let open = self.functions[nth].open_request.is_some();
-        // A single function delays no other: its calls are taken at once.
+        // A single function delays no other: its jobs are taken at once.
         let alone = self.functions.len() == 1;
         self.asked.spawn(owned(async move {
             if !pause.is_zero() {
                 // With or without a push, it looks again.
-                let _ = timeout(pause, waiter.signal()).await;
+                let _ = timeout(pause, subscription.signal()).await;
             }
             if alone {
                 return (nth, Ok(Instant::now()));
             }
-            // No call is taken.
+            // No job is taken.
             let looked =
-                redis.take_calls((&function, &waiter), "", 0, Duration::ZERO, 0, true).await;
+                redis.take_jobs((&function, &subscription), "", 0, Duration::ZERO, 0, true).await;
             let pause = looked.map(|(_, due)| if open { Duration::ZERO } else { due });
             (nth, pause.map(|pause| Instant::now() + pause))
         }));
@@ -389,7 +394,7 @@ impl Looks {
         }
     }
 
-    /// The next result: the function, and the time when a call is due. Cancel safe.
+    /// The next result: the function, and the time when a job is due. Cancel safe.
     async fn next(&mut self) -> (usize, Result<Instant, LockError>) {
         loop {
             match self.asked.join_next().await {
@@ -408,7 +413,7 @@ impl Looks {
     }
 
     /// Pauses a function after an error. Returns the error if all functions fail, or if the user
-    /// may not take the calls of this one; a right that is taken away later does not end the
+    /// may not take the jobs of this one; a right that is taken away later does not end the
     /// worker.
     fn failed(&mut self, nth: usize, error: LockError) -> Option<LockError> {
         self.functions[nth].failing = true;
@@ -423,16 +428,16 @@ impl Looks {
         }
         let function = &self.functions[nth].function;
         if error.is_of_servers() && !self.redis.is_news() {
-            tracing::debug!(%function, %error, "deferred calls could not be taken")
+            tracing::debug!(%function, %error, "jobs could not be taken")
         } else {
-            tracing::warn!(%function, %error, "deferred calls could not be taken")
+            tracing::warn!(%function, %error, "jobs could not be taken")
         }
         self.ask(nth, RETRY_DELAY);
         None
     }
 }
 
-/// The requests about the deferred calls of one function, each a call of a script.
+/// The requests about the jobs of one function, each a call of a script.
 impl Redis {
     /// Calls a script until it is answered, or the budget is used up.
     async fn ask_queue<T: FromRedisValue>(
@@ -447,12 +452,12 @@ impl Redis {
         reply.map_err(|error| error.into_error(&keys[0]))
     }
 
-    /// Takes calls of one function with arguments of at most `size` bytes; returns them and when to
-    /// look again. A request with the same `id` gets the same calls. The waiter receives pushes. A
-    /// `brief` request has the time of one answer for the whole call.
-    async fn take_calls(
+    /// Takes jobs of one function with arguments of at most `size` bytes; returns them and when to
+    /// look again. A request with the same `id` gets the same jobs. The waiter receives pushes. A
+    /// `brief` request has the time of one answer for the whole job.
+    async fn take_jobs(
         &self,
-        (function, waiter): (&Arc<str>, &Waiter),
+        (function, subscription): (&Arc<str>, &Subscription),
         id: &str,
         most: usize,
         lease: Duration,
@@ -460,15 +465,15 @@ impl Redis {
         brief: bool,
     ) -> Result<(Vec<Job>, Duration), LockError> {
         let usual = if brief { self.brief() } else { self.budget() };
-        let received = self.listen_for(waiter, usual).await?;
+        let received = self.listen_for(subscription, usual).await?;
         let tick = if received { TICK } else { TICK_POLLING };
         let idle = if received {
-            format!("{}|{}", waiter.number(), self.grants.channel(waiter.slot()))
+            format!("{}|{}", subscription.number(), self.grants.channel(subscription.slot()))
         } else {
             String::new()
         };
         let budget = match Budget::of_bytes(size, self.timeout) {
-            // No call is in the reply.
+            // No job is in the reply.
             _ if most == 0 => usual,
             long if brief => Budget::new(long.answer, long.answer),
             long => long,
@@ -478,7 +483,7 @@ impl Redis {
         let lease = millis(lease);
         let tick_millis = millis(tick);
         let args = [&*most, &lease, &idle, &tick_millis, id, REPLY_BYTES_MAX, &dead_max, ABANDONED];
-        let (again, strays, dead, calls): (_, u64, Vec<(Text, u64)>, Vec<TakenCall>) =
+        let (again, strays, dead, jobs): (_, u64, Vec<(Text, u64)>, Vec<TakenJob>) =
             self.ask_queue(&jobs::TAKE, function, &args, budget).await?;
         for (Text(id), times) in dead {
             note_abandoned(function, &id, times);
@@ -487,7 +492,7 @@ impl Redis {
             tracing::error!(
                 %function,
                 strays,
-                "entries that are no deferred calls were removed: \
+                "entries that are no jobs were removed: \
                  they had no arguments, or an id that is not UTF-8"
             );
         }
@@ -495,19 +500,19 @@ impl Redis {
             let function = Arc::clone(function);
             Job { function, id, arguments, key, attempt, busy, claim: taken }
         };
-        Ok((calls.into_iter().map(job).collect(), Duration::from_millis(again).min(tick)))
+        Ok((jobs.into_iter().map(job).collect(), Duration::from_millis(again).min(tick)))
     }
 
-    /// Those of these calls that the worker still has, renewed for a whole lease.
+    /// Those of these jobs that the worker still has, renewed for a whole lease.
     async fn still_taken(&self, taken: Vec<Job>, lease: Duration) -> Vec<Job> {
-        let keeping = taken.iter().map(|job| self.keep_call(job, lease, self.brief()));
+        let keeping = taken.iter().map(|job| self.keep_job(job, lease, self.brief()));
         let kept = join_all(keeping).await;
-        // A call whose state is unknown is left to its lease.
+        // A job whose state is unknown is left to its lease.
         let is_kept = |(job, kept): (Job, Result<bool, _>)| kept.unwrap_or(false).then_some(job);
         taken.into_iter().zip(kept).filter_map(is_kept).collect()
     }
 
-    async fn keep_call(
+    async fn keep_job(
         &self,
         job: &Job,
         lease: Duration,
@@ -518,9 +523,13 @@ impl Redis {
     }
 
     /// Subscribes to the pushes of a function; returns whether they can be received.
-    async fn listen_for(&self, waiter: &Waiter, budget: Budget) -> Result<bool, LockError> {
-        let listen = |node: Node| async move { node.listen(waiter.slot(), budget).await };
-        let listened = self.nodes.route(|| waiter.slot(), budget, listen).await;
+    async fn listen_for(
+        &self,
+        subscription: &Subscription,
+        budget: Budget,
+    ) -> Result<bool, LockError> {
+        let listen = |node: Node| async move { node.listen(subscription.slot(), budget).await };
+        let listened = self.nodes.route(|| subscription.slot(), budget, listen).await;
         match listened {
             Ok(received) => Ok(received),
             Err(error) => match error.transient() {
@@ -550,5 +559,5 @@ impl FromRedisValue for Text {
     }
 }
 
-/// The id, the arguments and the key of a call, and how often it was tried, taken and busy.
-type TakenCall = (Text, Text, Text, u32, u64, u32);
+/// The id, the arguments and the key of a job, and how often it was tried, taken and busy.
+type TakenJob = (Text, Text, Text, u32, u64, u32);

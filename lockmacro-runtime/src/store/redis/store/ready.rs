@@ -18,7 +18,7 @@ use crate::store::redis::scripts::{self, OF_WAITERS, RIGHTS, needed_by};
 use crate::store::redis::topology::cluster::down;
 use crate::store::redis::topology::route::Topology;
 use crate::store::remote::budget::Budget;
-use crate::store::remote::error::CallError;
+use crate::store::remote::error::RemoteError;
 use crate::sys::random::HashMap;
 use crate::value::error::{LockError, Unavailability};
 use crate::value::key::LockKey;
@@ -43,14 +43,14 @@ impl Redis {
         &self,
         receives: bool,
         budget: Budget,
-    ) -> Result<(), CallError> {
+    ) -> Result<(), RemoteError> {
         self.check_rights(receives, budget).await?;
         self.refuse_replica(budget).await
     }
 
     /// Refuses a server that is a replica, and names its primary where the user may ask for it.
     /// Sentinels and clusters name primaries themselves.
-    async fn refuse_replica(&self, budget: Budget) -> Result<(), CallError> {
+    async fn refuse_replica(&self, budget: Budget) -> Result<(), RemoteError> {
         let Topology::One(node) = &self.nodes else { return Ok(()) };
         if self.may_fail_over() || !node.is_replica(budget).await {
             return Ok(());
@@ -67,7 +67,7 @@ impl Redis {
         node.leave(budget).await;
         let server = Some(node.server().into());
         let error = LockError::unavailable_at(server, Unavailability::ReadOnly, detail);
-        Err(CallError::Final(error))
+        Err(RemoteError::Final(error))
     }
 
     /// Connects and asks all primaries for the user's rights. Returns whether the user may use
@@ -76,7 +76,7 @@ impl Redis {
         &self,
         receives: bool,
         budget: Budget,
-    ) -> Result<bool, CallError> {
+    ) -> Result<bool, RemoteError> {
         let nodes = self.nodes.all(budget.until).await?;
         let needed = &self.needed(receives, true);
         let ask = |node: Node| async move {
@@ -91,7 +91,7 @@ impl Redis {
             match rights {
                 Ok(rights) => found.push((server, rights)),
                 // A node without an answer may be back before it is needed.
-                Err(transient @ CallError::Transient(_)) => error = transient,
+                Err(transient @ RemoteError::Transient(_)) => error = transient,
                 Err(denied) => return Err(denied),
             }
         }
@@ -131,17 +131,17 @@ impl Redis {
         denied: LockError,
         call: ScriptCall<'_>,
         budget: Budget,
-    ) -> CallError {
-        let Some(key) = call.keys.first() else { return CallError::DeniedInScript(denied) };
+    ) -> RemoteError {
+        let Some(key) = call.keys.first() else { return RemoteError::DeniedInScript(denied) };
         let commands = needed_by([call.script]);
         let needed: Vec<_> = iter::once("").chain(commands.iter().map(String::as_str)).collect();
         let reply = self.nodes.eval(RIGHTS.with(slice::from_ref(key), &needed), budget).await;
         let rights = reply.and_then(Rights::read);
         let denied = match rights.and_then(|rights| rights.of_waiters().map(drop)) {
-            Err(CallError::Final(named @ LockError::AccessDenied { .. })) => named,
+            Err(RemoteError::Final(named @ LockError::AccessDenied { .. })) => named,
             _ => denied,
         };
-        let denied = CallError::DeniedInScript(denied);
+        let denied = RemoteError::DeniedInScript(denied);
         match self.server_of(key) {
             Some(server) => denied.at(|| server.into()),
             None => denied,
@@ -156,7 +156,7 @@ impl Node {
         keys: &[LockKey],
         needed: &[String],
         budget: Budget,
-    ) -> Result<Rights, CallError> {
+    ) -> Result<Rights, RemoteError> {
         let needed: Vec<_> = needed.iter().map(String::as_str).collect();
         let call = RIGHTS.with(keys, &needed);
         let both = join(self.call(call, budget), self.call(call.by_text(), budget));
@@ -166,8 +166,8 @@ impl Node {
         for (reply, right) in [(by_hash, "+evalsha"), (by_text, "+eval")] {
             match reply {
                 Ok(reply) => found = Some(Rights::read(reply)?),
-                Err(CallError::NoScript) => {}
-                Err(CallError::Final(LockError::AccessDenied { .. })) => {
+                Err(RemoteError::NoScript) => {}
+                Err(RemoteError::Final(LockError::AccessDenied { .. })) => {
                     denied.push(right.to_owned());
                 }
                 Err(error) => return Err(error),
@@ -205,14 +205,14 @@ impl Node {
 }
 
 impl Rights {
-    fn read(reply: Value) -> Result<Self, CallError> {
+    fn read(reply: Value) -> Result<Self, RemoteError> {
         let (every_key, missing, evicts) = parsed(reply)?;
         Ok(Self { every_key, missing, evicts })
     }
 
     /// Those of the missing rights that only waiters would use. Fails if a right is missing that
     /// locks need.
-    fn of_waiters(&self) -> Result<Vec<&str>, CallError> {
+    fn of_waiters(&self) -> Result<Vec<&str>, RemoteError> {
         let is_of_waiters = |right: &&str| {
             let command = right.trim_start_matches('+');
             right.starts_with('&') || OF_WAITERS.as_flattened().contains(&command)
@@ -223,6 +223,6 @@ impl Rights {
             return Ok(lacking);
         }
         let detail = format!("the user lacks {}", denied.join(" "));
-        Err(CallError::Final(LockError::access_denied(detail)))
+        Err(RemoteError::Final(LockError::access_denied(detail)))
     }
 }

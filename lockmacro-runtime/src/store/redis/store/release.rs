@@ -7,7 +7,7 @@ use std::time::Duration;
 use redis::Value;
 
 use super::{CONFIRM_WINDOW_MS, Redis};
-use crate::protocol::answer::{Asked, Released};
+use crate::protocol::answer::{Released, StoreFuture};
 use crate::protocol::request::Request;
 use crate::store::join::held_all;
 use crate::store::redis::client::error::unexpected;
@@ -19,7 +19,7 @@ use crate::store::redis::scripts::{
     RELEASE_UNCONTENDED, renew_script,
 };
 use crate::store::remote::budget::{Budget, Retry};
-use crate::store::remote::error::{CallError, Transient};
+use crate::store::remote::error::{RemoteError, Transient};
 use crate::sys::time::Instant;
 use crate::value::applied::Applied;
 use crate::value::companion::slot;
@@ -77,7 +77,7 @@ impl Redis {
             let call = ScriptCall { sent: how.sent, ..script.with(request.keys(), &args) };
             match self.own(call, how.budget, &mut earlier).await {
                 Ok(Some(found)) => return Ok(found),
-                Ok(None) | Err(CallError::Split(_)) => {}
+                Ok(None) | Err(RemoteError::Split(_)) => {}
                 Err(error) => return Err(error.into_error(&request.key)),
             }
         }
@@ -101,7 +101,7 @@ impl Redis {
         let mut answer = self.own(call, how.budget, &mut earlier).await;
         // A token that is not held may still be in the queue, where only the full script removes
         // it.
-        if keep == "0" && matches!(answer, Err(CallError::Split(_))) && self.free(request).await {
+        if keep == "0" && matches!(answer, Err(RemoteError::Split(_))) && self.free(request).await {
             answer = Ok(Some(Released::Held));
         }
         let found = answer.map_err(|error| error.into_error(&request.key))?;
@@ -116,7 +116,7 @@ impl Redis {
         request: &'a Request,
         ttl: Duration,
         strict: bool,
-    ) -> Asked<'a, Result<bool, LockError>> {
+    ) -> StoreFuture<'a, Result<bool, LockError>> {
         Box::pin(async move {
             let brief = self.brief();
             let answer = self.renewal_answer(request, ttl).min(brief.answer);
@@ -124,7 +124,7 @@ impl Redis {
             let args = [request.token.expose(), &ttl.as_millis().to_string()];
             let call = renew_script(request).with(request.keys(), &args);
             match self.own(call, budget, &mut Applied::No).await {
-                Err(CallError::Split(_)) if !request.several().is_empty() => {
+                Err(RemoteError::Split(_)) if !request.several().is_empty() => {
                     let parts = request.each();
                     held_all(parts.iter().map(|part| self.renew(part, ttl, strict))).await
                 }
@@ -141,7 +141,7 @@ impl Redis {
         request: &'a Request,
         ttl: Duration,
         within: Duration,
-    ) -> Asked<'a, Result<bool, LockError>> {
+    ) -> StoreFuture<'a, Result<bool, LockError>> {
         let Some(replicated) = self.replicated else {
             return self.renew(request, ttl, true);
         };
@@ -160,9 +160,9 @@ impl Redis {
                 match self.nodes.route(|| slot(request.key.as_str()), budget, eval).await {
                     Ok((reply, acked)) => Ok(Some((parsed(reply)?, acked))),
                     // The key holds something else now, and not the token.
-                    Err(CallError::NotALock) => Ok(Some((false, 0))),
+                    Err(RemoteError::NotALock) => Ok(Some((false, 0))),
                     // The keys are renewed one by one then, so a retry is of no use.
-                    Err(CallError::Split(_)) if !request.several().is_empty() => Ok(None),
+                    Err(RemoteError::Split(_)) if !request.several().is_empty() => Ok(None),
                     Err(error) => Err(error),
                 }
             };
@@ -236,10 +236,10 @@ impl Redis {
         call: ScriptCall<'_>,
         budget: Budget,
         earlier: &mut Applied,
-    ) -> Result<Option<Released>, CallError> {
+    ) -> Result<Option<Released>, RemoteError> {
         let mut reply = self.eval(call, budget).await;
         // A renewal is not sent again here: its caller decides whether it is still wanted.
-        if let Err(CallError::Transient(Transient { replace: true, applied, .. })) = reply
+        if let Err(RemoteError::Transient(Transient { replace: true, applied, .. })) = reply
             && !budget.strict
         {
             *earlier = earlier.and(applied);
@@ -251,7 +251,7 @@ impl Redis {
             Ok(Value::Int(1)) => Ok(Some(Released::Held)),
             Ok(Value::Int(2)) => Ok(None),
             // The token does not hold the lock, or the key holds another type now.
-            Ok(Value::Int(0)) | Err(CallError::NotALock) => Ok(Some(if earlier.may_be() {
+            Ok(Value::Int(0)) | Err(RemoteError::NotALock) => Ok(Some(if earlier.may_be() {
                 // An earlier call may have released it.
                 Released::Unconfirmed
             } else {

@@ -15,7 +15,7 @@ use crate::store::redis::client::script::ScriptCall;
 use crate::store::redis::reply::parsed;
 use crate::store::redis::scripts::{RAISE_FENCE, RELEASE, REPAIR};
 use crate::store::redis::topology::route::Topology;
-use crate::store::remote::error::{CallError, Transient};
+use crate::store::remote::error::{RemoteError, Transient};
 use crate::store::remote::reply::Reply;
 use crate::value::applied::Applied;
 use crate::value::error::Unavailability;
@@ -30,7 +30,7 @@ impl Redis {
         self.only_node().ok()?.connection()
     }
 
-    fn only_node(&self) -> Result<&Node, CallError> {
+    fn only_node(&self) -> Result<&Node, RemoteError> {
         match &self.nodes {
             Topology::One(node) => Ok(node),
             Topology::Cluster(_) => Err(unexpected(&Value::Nil)),
@@ -52,7 +52,7 @@ impl Redis {
                 return Err(unexpected(&Value::Nil));
             };
             if node.connection() != Some(connection) {
-                return Err(CallError::timeout("the connection was replaced", Applied::No));
+                return Err(RemoteError::timeout("the connection was replaced", Applied::No));
             }
             Ok(NodeInfo { connection, run_id, uptime: Duration::from_secs(uptime) })
         };
@@ -103,7 +103,7 @@ impl Redis {
             let node = self.only_node()?;
             let live = node.connect(budget.until).await?;
             if live.channels.number != connection {
-                return Err(CallError::timeout("the connection was replaced", Applied::No));
+                return Err(RemoteError::timeout("the connection was replaced", Applied::No));
             }
             // By its text, which a server that was restarted does not know.
             let repair = REPAIR.with(request.keys(), &args).by_text();
@@ -122,17 +122,17 @@ impl Redis {
         let args = [token.expose(), "0", &CONFIRM_WINDOW_MS, &self.fence_retention];
         let call = ScriptCall { sent, ..RELEASE.with(slice::from_ref(key), &args) };
         match self.eval(call, budget).await {
-            Ok(_) | Err(CallError::NotALock) => Ok(()),
+            Ok(_) | Err(RemoteError::NotALock) => Ok(()),
             Err(error) => Err(node_error(error, key)),
         }
     }
 }
 
-fn node_error(error: CallError, key: &LockKey) -> NodeError {
+fn node_error(error: RemoteError, key: &LockKey) -> NodeError {
     let applied = error.applied();
     let transient = match &error {
-        CallError::Transient(Transient { reason, .. }) => *reason != Unavailability::Protocol,
-        error => matches!(error, CallError::Split(_)),
+        RemoteError::Transient(Transient { reason, .. }) => *reason != Unavailability::Protocol,
+        error => matches!(error, RemoteError::Split(_)),
     };
     NodeError { error: Box::new(error.into_error(key)), applied, transient }
 }

@@ -10,18 +10,18 @@ use crate::store::redis::client::node::Node;
 use crate::store::redis::reply::answer;
 use crate::store::redis::scripts::ACQUIRE;
 use crate::store::remote::budget::Budget;
-use crate::store::remote::error::CallError;
+use crate::store::remote::error::RemoteError;
 use crate::store::remote::reply::Reply;
-use crate::store::remote::wait::{Queue, SentRequest};
-use crate::store::waiters::{Waiter, Waiters};
+use crate::store::remote::wait::{KeyQueues, SentRequest};
+use crate::store::subscriptions::{Subscription, Subscriptions};
 use crate::sys::time::Moment;
 use crate::value::applied::Applied;
 use crate::value::companion::slot;
 use crate::value::limits::{QUEUE_MAX, WAITER_TTL};
 
-impl Queue for Redis {
-    fn waiters(&self) -> &Arc<Waiters> {
-        &self.grants.waiters
+impl KeyQueues for Redis {
+    fn subscriptions(&self) -> &Arc<Subscriptions> {
+        &self.grants.subscriptions
     }
 
     fn slot(&self, request: &Request) -> u16 {
@@ -33,7 +33,7 @@ impl Queue for Redis {
     }
 
     /// By a script that merges the calls of many.
-    async fn ask_first(&self, request: &Request) -> Result<Option<Reply>, CallError> {
+    async fn ask_first(&self, request: &Request) -> Result<Option<Reply>, RemoteError> {
         let budget = self.brief();
         if !self.may_use_every_key(budget).await? || request.fenced {
             return Ok(None);
@@ -45,13 +45,13 @@ impl Queue for Redis {
     async fn ask_queued(
         &self,
         request: &Request,
-        waiter: &Waiter,
+        subscription: &Subscription,
         budget: Budget,
-    ) -> Result<(Reply, SentRequest), CallError> {
+    ) -> Result<(Reply, SentRequest), RemoteError> {
         // The first request of a manager checks the rights.
         self.may_use_every_key(budget).await?;
-        let ask = |node| self.ask_node(node, request, waiter, budget);
-        let (reply, sent_request) = self.nodes.route(|| waiter.slot(), budget, ask).await?;
+        let ask = |node| self.ask_node(node, request, subscription, budget);
+        let (reply, sent_request) = self.nodes.route(|| subscription.slot(), budget, ask).await?;
         Ok((self.in_time(request, reply)?, sent_request))
     }
 }
@@ -61,19 +61,19 @@ impl Redis {
         &self,
         node: Node,
         request: &Request,
-        waiter: &Waiter,
+        subscription: &Subscription,
         budget: Budget,
-    ) -> Result<(Reply, SentRequest), CallError> {
+    ) -> Result<(Reply, SentRequest), RemoteError> {
         // Before the request: a grant may be sent as soon as the request is answered.
-        let received = node.listen(waiter.slot(), budget).await?;
+        let received = node.listen(subscription.slot(), budget).await?;
         let ttl = request.ttl.as_millis().to_string();
         let fenced = u8::from(request.is_fenced());
         let probe = u8::from(received);
-        let id = waiter.next_id();
-        let channel = self.grants.channel(waiter.slot());
+        let id = subscription.next_id();
+        let channel = self.grants.channel(subscription.slot());
         let limit = request.key.mode().limit().to_string();
-        let callers = request.witness().callers();
-        let usual = request.witness().usual_hold();
+        let callers = request.events().callers();
+        let usual = request.events().usual_hold();
         let usual = usual.map_or_else(String::new, |usual| usual.as_millis().to_string());
         let args = [
             request.token.expose(),

@@ -15,13 +15,13 @@ use futures_util::stream::FuturesUnordered;
 use redis::{ConnectionAddr, Value, from_redis_value_ref};
 use tokio::time::timeout;
 
+use crate::store::redis::client::channels::Grants;
 use crate::store::redis::client::connector::{Connector, Server};
 use crate::store::redis::client::error::unexpected;
 use crate::store::redis::client::node::Node;
 use crate::store::redis::client::settings::Settings;
-use crate::store::redis::client::subscriptions::Grants;
 use crate::store::remote::budget::Budget;
-use crate::store::remote::error::{CallError, Transient};
+use crate::store::remote::error::{RemoteError, Transient};
 use crate::store::remote::health::Monitor;
 use crate::store::remote::singleflight::SingleFlight;
 use crate::sys::random;
@@ -42,9 +42,9 @@ const NONE: u16 = u16::MAX;
 
 /// A cluster; clones share it.
 #[derive(Clone)]
-pub(crate) struct Cluster(Arc<Shared>);
+pub(crate) struct Cluster(Arc<ClusterState>);
 
-struct Shared {
+struct ClusterState {
     /// The addresses of the URL.
     seeds: Vec<ConnectionAddr>,
     /// Of all nodes.
@@ -53,7 +53,7 @@ struct Shared {
     monitor: Arc<Monitor>,
     grants: Arc<Grants>,
     map: Mutex<SlotMap>,
-    refreshing: SingleFlight<Result<(), CallError>>,
+    refreshing: SingleFlight<Result<(), RemoteError>>,
     /// No node keeps a connection any more.
     closed: AtomicBool,
 }
@@ -72,13 +72,14 @@ impl Cluster {
         let map = Mutex::default();
         let refreshing = SingleFlight::new(timeout);
         let closed = false.into();
-        let shared = Shared { seeds, settings, timeout, monitor, grants, map, refreshing, closed };
+        let shared =
+            ClusterState { seeds, settings, timeout, monitor, grants, map, refreshing, closed };
         Self(Arc::new(shared))
     }
 
     /// The same cluster, through connections of its own.
     pub(crate) fn apart(&self, grants: &Arc<Grants>) -> Self {
-        let Shared { seeds, settings, timeout, monitor, .. } = &*self.0;
+        let ClusterState { seeds, settings, timeout, monitor, .. } = &*self.0;
         let mut seeds = seeds.clone();
         seeds
             .extend(self.map().nodes.iter().filter_map(|node| node.connector().address().cloned()));
@@ -104,18 +105,18 @@ impl Cluster {
     }
 
     /// All primaries.
-    pub(crate) async fn nodes(&self, until: Instant) -> Result<Vec<Node>, CallError> {
+    pub(crate) async fn nodes(&self, until: Instant) -> Result<Vec<Node>, RemoteError> {
         self.refresh(until).await?;
         Ok(self.map().nodes.clone())
     }
 
     /// Fetches the slot map, unless that was done just now.
-    pub(crate) async fn refresh(&self, until: Instant) -> Result<(), CallError> {
+    pub(crate) async fn refresh(&self, until: Instant) -> Result<(), RemoteError> {
         if self.map().is_younger_than(REFRESH_EVERY) {
             return Ok(());
         }
         let refreshed = self.0.refreshing.run(|| self.clone().fetch_map(), until);
-        let timeout = || CallError::timeout("asking for the slots", Applied::No);
+        let timeout = || RemoteError::timeout("asking for the slots", Applied::No);
         Box::pin(refreshed).await.unwrap_or_else(|| Err(timeout().at(|| self.servers())))
     }
 
@@ -133,7 +134,7 @@ impl Cluster {
     }
 
     /// Asks the nodes for the slot map, each after a short delay, until one has answered.
-    async fn fetch_map(self) -> Result<(), CallError> {
+    async fn fetch_map(self) -> Result<(), RemoteError> {
         let mut nodes = self.map().nodes.clone();
         random::shuffle(&mut nodes);
         for seed in &self.0.seeds {
@@ -197,7 +198,7 @@ impl Cluster {
     }
 
     fn new_node(&self, at: ConnectionAddr) -> Node {
-        let Shared { settings, timeout, monitor, grants, .. } = &*self.0;
+        let ClusterState { settings, timeout, monitor, grants, .. } = &*self.0;
         Node::new(Connector::new(Server::At(at), settings.clone(), *timeout, monitor, grants))
     }
 
@@ -208,14 +209,14 @@ impl Cluster {
         slot: u16,
         budget: Budget,
         mut send: impl FnMut(Node) -> F,
-    ) -> Result<T, CallError>
+    ) -> Result<T, RemoteError>
     where
-        F: Future<Output = Result<T, CallError>>,
+        F: Future<Output = Result<T, RemoteError>>,
     {
         let mut node = self.node_of(slot, budget.until).await?;
         for _ in 0..=REDIRECTIONS {
             match send(node.clone()).await {
-                Err(CallError::Redirect { address, once }) => {
+                Err(RemoteError::Redirect { address, once }) => {
                     node = self.redirected(slot, (&address, once), &node)?;
                 }
                 Err(error) => return Err(self.failed(error, budget.until).await),
@@ -226,7 +227,7 @@ impl Cluster {
     }
 
     /// The node of a slot.
-    async fn node_of(&self, slot: u16, until: Instant) -> Result<Node, CallError> {
+    async fn node_of(&self, slot: u16, until: Instant) -> Result<Node, RemoteError> {
         if let Some(node) = self.known(slot) {
             return Ok(node);
         }
@@ -248,7 +249,7 @@ impl Cluster {
         slot: u16,
         (to, once): (&str, bool),
         source: &Node,
-    ) -> Result<Node, CallError> {
+    ) -> Result<Node, RemoteError> {
         let Some(at) = read_address(source.connector().address(), to) else {
             let detail = "a node has sent a redirect without an address";
             return Err(down(detail).at(|| source.server()));
@@ -268,9 +269,9 @@ impl Cluster {
 
     /// Refreshes the slot map after an error that a change of it may explain; returns the error for
     /// the caller.
-    async fn failed(&self, mut error: CallError, until: Instant) -> CallError {
+    async fn failed(&self, mut error: RemoteError, until: Instant) -> RemoteError {
         match &mut error {
-            CallError::Transient(transient) => {
+            RemoteError::Transient(transient) => {
                 if transient.reason == Unavailability::Refused {
                     transient.reason = Unavailability::ClusterDown;
                 }
@@ -281,7 +282,7 @@ impl Cluster {
                     self.refresh_soon();
                 }
             }
-            CallError::Split(_) => self.refresh_soon(),
+            RemoteError::Split(_) => self.refresh_soon(),
             _ => {}
         }
         error
@@ -292,8 +293,8 @@ impl Cluster {
     }
 }
 
-pub(crate) fn down(detail: &str) -> CallError {
-    CallError::Transient(Transient::new(Unavailability::ClusterDown, detail, Applied::No))
+pub(crate) fn down(detail: &str) -> RemoteError {
+    RemoteError::Transient(Transient::new(Unavailability::ClusterDown, detail, Applied::No))
 }
 
 impl fmt::Debug for Cluster {
@@ -376,7 +377,7 @@ fn address(source: Option<&ConnectionAddr>, host: &str, port: u16) -> Connection
 }
 
 /// Asks a node for the slot map.
-async fn slots(node: &Node, budget: Budget) -> Result<Vec<Assigned>, CallError> {
+async fn slots(node: &Node, budget: Budget) -> Result<Vec<Assigned>, RemoteError> {
     let mut command = redis::cmd("CLUSTER");
     command.arg("SLOTS");
     let reply = node.call(command, budget).await.map_err(no_cluster)?;
@@ -384,11 +385,13 @@ async fn slots(node: &Node, budget: Budget) -> Result<Vec<Assigned>, CallError> 
 }
 
 /// A server that is in no cluster is a mistake in the URL.
-fn no_cluster(error: CallError) -> CallError {
+fn no_cluster(error: RemoteError) -> RemoteError {
     match error {
-        CallError::Final(LockError::Unavailable { detail, .. }) if detail.contains("disabled") => {
+        RemoteError::Final(LockError::Unavailable { detail, .. })
+            if detail.contains("disabled") =>
+        {
             let detail = "the server is not in a cluster: use a `redis://` URL";
-            CallError::Final(LockError::invalid_url(detail))
+            RemoteError::Final(LockError::invalid_url(detail))
         }
         other => other,
     }

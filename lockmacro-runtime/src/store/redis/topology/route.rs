@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use redis::Value;
 
+use crate::store::redis::client::channels::Grants;
 use crate::store::redis::client::connector::Connector;
 use crate::store::redis::client::node::Node;
 use crate::store::redis::client::script::ScriptCall;
-use crate::store::redis::client::subscriptions::Grants;
 use crate::store::redis::client::url::{Addresses, Deployment};
 use crate::store::redis::topology::cluster::Cluster;
 use crate::store::remote::budget::Budget;
-use crate::store::remote::error::CallError;
+use crate::store::remote::error::RemoteError;
 use crate::store::remote::health::Monitor;
 use crate::sys::time::Instant;
 #[cfg(feature = "inspect")]
@@ -72,7 +72,7 @@ impl Topology {
     }
 
     /// All primaries.
-    pub(crate) async fn all(&self, until: Instant) -> Result<Vec<Node>, CallError> {
+    pub(crate) async fn all(&self, until: Instant) -> Result<Vec<Node>, RemoteError> {
         match self {
             Topology::One(node) => Ok(vec![node.clone()]),
             Topology::Cluster(cluster) => cluster.nodes(until).await,
@@ -110,7 +110,7 @@ impl Topology {
         &self,
         call: ScriptCall<'_>,
         budget: Budget,
-    ) -> Result<Value, CallError> {
+    ) -> Result<Value, RemoteError> {
         let slot = || call.keys.first().map_or(0, |key| slot(key.as_str()));
         let eval = |node: Node| async move { node.eval(call, budget).await };
         self.route(slot, budget, eval).await
@@ -123,9 +123,9 @@ impl Topology {
         slot: impl FnOnce() -> u16,
         budget: Budget,
         mut send: impl FnMut(Node) -> F,
-    ) -> Result<T, CallError>
+    ) -> Result<T, RemoteError>
     where
-        F: Future<Output = Result<T, CallError>>,
+        F: Future<Output = Result<T, RemoteError>>,
     {
         match self {
             Topology::One(node) => send(node.clone()).await,

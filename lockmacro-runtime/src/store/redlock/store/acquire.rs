@@ -70,7 +70,7 @@ impl Redlock {
                         return Ok(Answer::Contended { nth: 0, holder, queue, earlier });
                     }
                     if split || nobody {
-                        request.witness().undecided(Ok(&holder))
+                        request.events().undecided(Ok(&holder))
                     } else {
                         request.contended(&holder, 0)
                     }
@@ -82,7 +82,7 @@ impl Redlock {
                     if over || !transient || !in_time {
                         return Err(Failed { error, applied: request.applied() });
                     }
-                    request.witness().undecided(Err(error));
+                    request.events().undecided(Err(error));
                     None
                 }
             };

@@ -25,7 +25,7 @@ const MORE: (Duration, u32) = (Duration::from_millis(2), 4);
 /// The same where fewer nodes than a majority are left, in timeouts of a node, which may have to
 /// connect.
 const LAST_NODES: u32 = 5;
-/// How long a repeated release waits at least for a node that is not lost, however far away it is:
+/// How long a repeated release waits at least for a node that is not down, however far away it is:
 /// it may have to connect.
 const REPEATED: Duration = Duration::from_millis(2_500);
 
@@ -46,7 +46,7 @@ impl Redlock {
         let are_last = found.len() >= majority;
         let last_nodes = self.rules.node.saturating_mul(LAST_NODES);
         // Nobody waits for that long where it would be in vain: other releases wait for their turn.
-        let is_there = |nth: &usize| !self.nodes.all[*nth].is_any_lost();
+        let is_there = |nth: &usize| !self.nodes.all[*nth].is_any_down();
         let longest = match release {
             Release::Repeated if nodes.iter().any(is_there) => last_nodes.max(REPEATED),
             _ => last_nodes,

@@ -43,7 +43,7 @@ const MUTANTS: &[Mutant] = &[
     mutant("a lease that is over is passed on", "fence",
         "self.ends.since(now) >= least_lease(ask)", "true"),
     mutant("a lock is taken up without a check", "belief",
-        "at < to && tenure.serves(ask, now) && is_sound(&tenure)", "at < to"),
+        "at < to && tenure.can_serve(ask, now) && is_sound(&tenure)", "at < to"),
     mutant("a lock of a replaced server is taken up", "belief",
         " && is_sound(&tenure)", " && (is_sound(&tenure) || true)"),
     mutant("a lock outlives its holder on the store", "killed",

@@ -79,7 +79,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("a shared key expires with the lease that began last", LEASE,
         "redis.call('SET', KEYS[1], value, 'PX', keep_holders())",
         "redis.call('SET', KEYS[1], value, 'PX', px)"),
-    // Deferred calls.
+    // Jobs.
     mutant("a call that was taken is still due", "deferred",
         "  leave(id)\n  if not arguments", "  if not arguments"),
     mutant("a call that is done is run again", "deferred",

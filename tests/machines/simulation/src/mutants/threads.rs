@@ -15,7 +15,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     // The end of a held lock, its loss and its renewal.
     mutant("a lock that is lost while it is released stays with its handles", "shutdown", "engine/lease/held.rs",
         "        if state.counted.is_some() {\n            state.acquisition", "        if state.counted.is_some() || MUTANT {\n            state.acquisition"),
-    mutant("a renewal that is due sooner is missed", "errors", "engine/thread/timetable.rs",
+    mutant("a renewal that is due sooner is missed", "errors", "engine/thread/timers.rs",
         "        if wakes.is_none_or(|wakes| due < wakes) {\n            self.sooner.notify_one();", "        if wakes.is_none_or(|wakes| due < wakes) {\n            if MUTANT { self.sooner.notify_waiters() } else { self.sooner.notify_one() }"),
     // The hand-over to the cleanup.
     mutant("a dropped lock does not count until it is released", "shutdown|left", "engine/thread/background.rs",

@@ -61,7 +61,7 @@ pub(crate) enum How {
 }
 
 impl Call {
-    /// A deferred call, when it runs.
+    /// A job, when it runs.
     pub(crate) fn of_deferred(key: usize) -> Self {
         Self {
             pause: Duration::ZERO,

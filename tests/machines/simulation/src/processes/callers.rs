@@ -1,5 +1,6 @@
 //! The callers inside processes, and what must be true of them: a refusal was true at some moment
-//! of its call, a wait ends in time, and callers of a process and key begin in the order of arrival.
+//! of its call, a wait ends in time, and callers of a process and key begin in the order of
+//! arrival.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -155,7 +156,7 @@ impl Callers {
         let Some(caller) = self.open.borrow_mut().remove(&at) else { return };
         let mut last = self.last.borrow_mut();
         last.extend(caller.keys.iter().map(|key| (*key, sim.now())));
-        // A deferred call is stored after its lock was found busy.
+        // A job is stored after its lock was found busy.
         if !caller.is_inside && !call.defers {
             caller.ends_in_time(at);
         }

@@ -1,4 +1,4 @@
-//! Deferred calls: stored when their lock is busy, and run later by a worker of any process. What
+//! Jobs: stored when their lock is busy, and run later by a worker of any process. What
 //! must be true of them: a call that was stored is run, by one worker at a time, and once while
 //! nothing fails.
 
@@ -17,10 +17,10 @@ use crate::processes::scenario::{Plan, ms};
 use crate::processes::sim::sim;
 use crate::processes::work::{here, name_of, run_body};
 
-/// A worker in the simulation's numbering, for the bodies of deferred calls.
+/// A worker in the simulation's numbering, for the bodies of jobs.
 const WORKER: usize = 1_000;
 
-/// After this time all deferred calls have run. One that fails is tried again after minutes.
+/// After this time all jobs have run. One that fails is tried again after minutes.
 const LONGEST: Duration = Duration::from_secs(1_200);
 
 /// The lease of a worker on a call.
@@ -80,7 +80,7 @@ impl Deferred {
 
     fn begins(&self, number: u64) -> Run {
         let (sim, process) = (sim(), here().nth);
-        trace!("runs the deferred call {number}");
+        trace!("runs the job {number}");
         let mut calls = self.calls.borrow_mut();
         let call = calls.entry(number).or_default();
         let others = call.running.filter(|running| !sim.process(*running).is_over());

@@ -70,9 +70,9 @@ pub(crate) struct Plan {
     /// Number of its managers, which its workers use in turn.
     pub(crate) managers: usize,
     pub(crate) workers: Vec<Vec<Call>>,
-    /// Whether it runs deferred calls.
+    /// Whether it runs jobs.
     pub(crate) works: bool,
-    /// Whether it goes on until all deferred calls have run, and until when at least.
+    /// Whether it goes on until all jobs have run, and until when at least.
     pub(crate) lasts: bool,
     pub(crate) lasts_until: Duration,
 }
@@ -200,7 +200,7 @@ impl Scenario {
         let calls = calls.flat_map(|plan| plan.workers.iter().flatten());
         let each = calls.map(|call| call.body + call.ttl + call.pause + ms(6_000));
         let last = self.processes.iter().any(|plan| plan.lasts);
-        // A deferred call that fails is tried again after minutes.
+        // A job that fails is tried again after minutes.
         let more = if last { ms(2_000_000) } else { ms(60_000) };
         self.calm + each.sum::<Duration>() + more
     }
@@ -266,7 +266,7 @@ impl Plan {
         }
     }
 
-    /// Lets it run deferred calls, or not, and store its own ones.
+    /// Lets it run jobs, or not, and store its own ones.
     fn defers(&mut self, random: &mut Rng) {
         self.works = random.bool();
         for call in self.workers.iter_mut().flatten().filter(|call| call.keys.len() == 1) {

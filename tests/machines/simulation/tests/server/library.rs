@@ -42,12 +42,12 @@ const INSPECT_QUEUE: &str = script!("inspect/queue.lua");
 const CHECK_RIGHTS: &str = script!("check_rights.lua");
 const WRITE: &str = include_str!("../../../../../lockmacro-runtime/src/value/fence/write.lua");
 
-const PUT: &str = script!("jobs/check_memory.lua", "jobs/calls.lua", "jobs/put.lua");
-const TAKE: &str = script!("jobs/calls.lua", "jobs/take.lua");
-const KEEP: &str = script!("jobs/calls.lua", "jobs/keep.lua");
-const SETTLE: &str = script!("jobs/calls.lua", "jobs/settle.lua");
-const LIST: &str = script!("jobs/calls.lua", "jobs/list.lua");
-const RETRY_OR_REMOVE: &str = script!("jobs/calls.lua", "jobs/retry_or_remove.lua");
+const PUT: &str = script!("jobs/check_memory.lua", "jobs/common.lua", "jobs/put.lua");
+const TAKE: &str = script!("jobs/common.lua", "jobs/take.lua");
+const KEEP: &str = script!("jobs/common.lua", "jobs/keep.lua");
+const SETTLE: &str = script!("jobs/common.lua", "jobs/settle.lua");
+const LIST: &str = script!("jobs/common.lua", "jobs/list.lua");
+const RETRY_OR_REMOVE: &str = script!("jobs/common.lua", "jobs/retry_or_remove.lua");
 
 /// All keys with their values and when they expire, in an order of its own.
 const DUMP: &str = r"

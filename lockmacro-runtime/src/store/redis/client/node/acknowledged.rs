@@ -9,7 +9,7 @@ use crate::store::redis::client::error::unexpected;
 use crate::store::redis::client::script::ScriptCall;
 use crate::store::redis::client::url::ReplicaAcks;
 use crate::store::remote::budget::Budget;
-use crate::store::remote::error::{CallError, Transient};
+use crate::store::remote::error::{RemoteError, Transient};
 use crate::sys::task::{JoinSet, owned};
 use crate::value::applied::Applied;
 
@@ -24,7 +24,7 @@ impl Node {
         call: ScriptCall<'_>,
         replicated: ReplicaAcks,
         budget: Budget,
-    ) -> Result<(Value, u32), CallError> {
+    ) -> Result<(Value, u32), RemoteError> {
         let node = self.clone();
         let commands = [call.by_hash(), call.by_text()];
         let mut task = JoinSet::new();
@@ -32,7 +32,7 @@ impl Node {
             let answer = node.eval_and_wait(commands, replicated, budget).await;
             answer.map_err(|error| node.failed(error))
         }));
-        let ended = || Err(CallError::timeout("the runtime has ended", Applied::Unknown));
+        let ended = || Err(RemoteError::timeout("the runtime has ended", Applied::Unknown));
         task.join_next().await.and_then(Result::ok).unwrap_or_else(ended)
     }
 
@@ -45,10 +45,10 @@ impl Node {
         [by_hash, by_text]: [Cmd; 2],
         replicated: ReplicaAcks,
         budget: Budget,
-    ) -> Result<(Value, u32), CallError> {
+    ) -> Result<(Value, u32), RemoteError> {
         let permit = timeout_at(budget.until, self.inner.blocking_permits.acquire()).await;
         let Ok(Ok(_permit)) = permit else {
-            return Err(CallError::timeout("waiting for a connection", Applied::No));
+            return Err(RemoteError::timeout("waiting for a connection", Applied::No));
         };
         let kept = self.inner.blocking.lock().pop();
         let (connection, command) = match kept.filter(|kept| self.connector().is_current(kept)) {
@@ -57,7 +57,7 @@ impl Node {
             // would be useless.
             None => {
                 let opened = timeout_at(budget.until, self.connector().open()).await;
-                (opened.unwrap_or_else(|_| Err(CallError::not_connected()))?, by_text.clone())
+                (opened.unwrap_or_else(|_| Err(RemoteError::not_connected()))?, by_text.clone())
             }
         };
         let eval_and_wait = async |command: Cmd| {
@@ -65,7 +65,7 @@ impl Node {
             wait.arg(replicated.acks).arg(replicated.milliseconds());
             let sent = connection.send_pair(self.asking, command.into(), Some(wait));
             let Ok(replies) = timeout(budget.answer, sent).await else {
-                return Err(CallError::unanswered());
+                return Err(RemoteError::unanswered());
             };
             let [reply, acked] = replies?;
             let reply = reply.extract_error()?;
@@ -75,12 +75,12 @@ impl Node {
             }
         };
         let mut answer = eval_and_wait(command).await;
-        if let Err(CallError::NoScript) = answer {
+        if let Err(RemoteError::NoScript) = answer {
             answer = eval_and_wait(by_text).await;
         }
         let mut kept = self.inner.blocking.lock();
         match &answer {
-            Err(CallError::Transient(Transient { replace, applied, .. }))
+            Err(RemoteError::Transient(Transient { replace, applied, .. }))
                 if *replace || applied.may_be() =>
             {
                 // The others lead to the same server.

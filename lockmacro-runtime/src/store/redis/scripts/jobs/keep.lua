@@ -1,4 +1,4 @@
--- Renews a worker's lease on a call.
+-- Renews a worker's lease on a job.
 --
 -- ARGV[1]  its id
 -- ARGV[2]  how often it was taken, as the worker knows

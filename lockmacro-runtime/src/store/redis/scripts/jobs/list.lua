@@ -1,10 +1,10 @@
--- Lists calls by due time.
+-- Lists jobs by due time.
 --
 -- ARGV[1]  "waiting", "running" or "dead"
--- ARGV[2]  the number of calls to skip
--- ARGV[3]  the most calls to return
--- ARGV[4]  the most bytes of arguments and errors to return, the first call excepted
--- returns  { the number of calls; for each { its id, arguments, key, { how often it was tried and
+-- ARGV[2]  the number of jobs to skip
+-- ARGV[3]  the most jobs to return
+-- ARGV[4]  the most bytes of arguments and errors to return, the first job excepted
+-- returns  { the number of jobs; for each { its id, arguments, key, { how often it was tried and
 --          busy }, its last error, and its time in milliseconds from now } }
 local FAR = 2 ^ 53
 local states = { waiting = KEYS[2], running = KEYS[3], dead = KEYS[4] }

@@ -1,14 +1,14 @@
--- Stores a call. Idempotent for an id, also shortly after the call has ended.
+-- Stores a job. Idempotent for an id, also shortly after the job has ended.
 --
 -- ARGV[1]  its id
 -- ARGV[2]  the milliseconds until it is due
 -- ARGV[3]  its arguments
 -- ARGV[4]  the key of its lock
--- ARGV[5]  "all", or which of the calls with the same key waits: "first" or "latest"
--- ARGV[6]  the most calls that may wait
+-- ARGV[5]  "all", or which of the jobs with the same key waits: "first" or "latest"
+-- ARGV[6]  the most jobs that may wait
 -- ARGV[7]  the number of leases that may end without a report
--- ARGV[8]  the milliseconds for which later calls put it off, 0 where they do not
--- ARGV[9]  where its numbers of workers begin: those of an earlier call with this id, which was
+-- ARGV[8]  the milliseconds for which later jobs put it off, 0 where they do not
+-- ARGV[9]  where its numbers of workers begin: those of an earlier job with this id, which was
 --          removed, must not have this one
 -- returns  { the id under which it waits; the milliseconds until that is due, 0 for one that has
 --          ended }, nil when too many wait

@@ -1,9 +1,9 @@
--- Retries calls from the start, or removes them; only calls that are not running.
+-- Retries jobs from the start, or removes them; only jobs that are not running.
 --
 -- ARGV[1]  "retry" or "remove"
--- ARGV[2]  the id of a call that waits or is a dead letter
--- ARGV[3]  a number of dead letters instead, the oldest first; 0 for the one call
--- returns  the number of calls
+-- ARGV[2]  the id of a job that waits or is a dead letter
+-- ARGV[3]  a number of dead letters instead, the oldest first; 0 for the one job
+-- returns  the number of jobs
 local how, one, dead = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local ids = { one }
 if dead > 0 then

@@ -1,4 +1,4 @@
--- Ends the work on a call. Idempotent until the call is taken again.
+-- Ends the work on a job. Idempotent until the job is taken again.
 --
 -- ARGV[1]  its id
 -- ARGV[2]  how often it was taken, as the worker knows

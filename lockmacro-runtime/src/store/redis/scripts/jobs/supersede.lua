@@ -1,9 +1,9 @@
--- Lists the only call of a key that waits, and those that workers have taken; or removes those that a
--- caller has found older than its own call, unless they were stored again since.
+-- Lists the only job of a key that waits, and those that workers have taken; or removes those that a
+-- caller has found older than its own job, unless they were stored again since.
 --
 -- ARGV[1]   the key of the lock
--- ARGV[2..] of each call to remove its id and the time when it was stored; to list them: none
--- returns   of each call { its id; the time when it was stored; for how long it is stored, in
+-- ARGV[2..] of each job to remove its id and the time when it was stored; to list them: none
+-- returns   of each job { its id; the time when it was stored; for how long it is stored, in
 --           milliseconds }; or the number of removed ones
 local function stored_at(id)
   local stored, key = unpack(redis.call('HMGET', KEYS[1], id .. '#u', id .. '#k'))
@@ -16,7 +16,7 @@ if #ARGV == 1 then
   ids[#ids + 1] = redis.call('HGET', KEYS[5], ARGV[1]) or nil
   for _, id in ipairs(ids) do
     local stored = stored_at(id)
-    -- Earlier versions do not say when they store a call: it may be newer, and would be lost.
+    -- Earlier versions do not say when they store a job: it may be newer, and would be lost.
     if stored and stored ~= '1' then
       found[#found + 1] = { id, stored, now - (tonumber(stored) or 0) }
     end

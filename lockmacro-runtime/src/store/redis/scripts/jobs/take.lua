@@ -1,22 +1,22 @@
--- Takes calls that are due, for a worker, for the time of a lease. Calls whose lease has ended go
+-- Takes jobs that are due, for a worker, for the time of a lease. Jobs whose lease has ended go
 -- back first, or become dead letters after too many such leases. Idempotent for a request: a
--- repeated one returns the same calls, those with an unchanged lease.
+-- repeated one returns the same jobs, those with an unchanged lease.
 --
--- ARGV[1]  the most calls
+-- ARGV[1]  the most jobs
 -- ARGV[2]  the lease in milliseconds
--- ARGV[3]  the worker to wake when there are no calls: "number|channel", empty where it cannot be
+-- ARGV[3]  the worker to wake when there are no jobs: "number|channel", empty where it cannot be
 -- ARGV[4]  the milliseconds after which it looks again by itself
 -- ARGV[5]  the id of the request
--- ARGV[6]  the most bytes of arguments to return, the first call excepted
+-- ARGV[6]  the most bytes of arguments to return, the first job excepted
 -- ARGV[7]  the most dead letters to keep
 -- ARGV[8]  the error of a new dead letter, after the number of its runs
 -- returns  { the milliseconds after which to look again, at most the above; the number of waiting
 --          entries without arguments or with an id that is not UTF-8, which were removed; for each
---          new dead letter { its id; how often it was taken without a reported end }; for each call
+--          new dead letter { its id; how often it was taken without a reported end }; for each job
 --          { its id, arguments, key, and how often it was tried, taken and busy } }
 local AT_ONCE = 100
 local OF_REQUEST = 10000
--- For calls that were stored without the field.
+-- For jobs that were stored without the field.
 local ATTEMPTS = 10
 
 -- The sequences of UTF-8 beside ASCII: bytes from 128 to 191 follow others, not all of them
@@ -44,7 +44,7 @@ end
 
 local dead = {}
 
--- Checked here and not by a worker: a call that is too large for every worker's network becomes a
+-- Checked here and not by a worker: a job that is too large for every worker's network becomes a
 -- dead letter, too.
 local function is_abandoned(id)
   local fields = { id .. '#a', id .. '#t', id .. '#s' }
@@ -77,7 +77,7 @@ local function add_to_reply(id, arguments, key)
   calls[#calls + 1] = { id, arguments, key or '', tried, taken, busy }
 end
 
--- Takes a call. Returns whether there may be room for more.
+-- Takes a job. Returns whether there may be room for more.
 local function take(id)
   local arguments, key = unpack(redis.call('HMGET', KEYS[1], id, id .. '#k'))
   room = room - #(arguments or '')
@@ -101,7 +101,7 @@ end
 local known = ARGV[1] ~= '0' and redis.call('ZSCORE', KEYS[7], ARGV[5])
 if known then
   local first_end = number(known - REMEMBERED + ARGV[2])
-  -- Other requests may have taken calls with the same lease in the same millisecond.
+  -- Other requests may have taken jobs with the same lease in the same millisecond.
   local taken = redis.call('ZRANGEBYSCORE', KEYS[3], first_end, first_end, 'LIMIT', 0, OF_REQUEST)
   for _, id in ipairs(taken) do
     local fields = redis.call('HMGET', KEYS[1], id .. '#w', id, id .. '#k')

@@ -1,4 +1,4 @@
-//! The timetable of a manager: when leases are renewed, and when queues with waiters are looked at.
+//! The timers of a manager: when leases are renewed, and when queues with waiters are looked at.
 //! One table, and one task on the background thread.
 //!
 //! Leases that are not renewed are in the table too: they are confirmed when the server that
@@ -34,15 +34,15 @@ pub(crate) type Over<'a> = dyn Fn(Option<Moment>) + Sync + 'a;
 
 /// The entries of a manager, and when each is due.
 #[derive(Debug, Default)]
-pub(crate) struct Timetable {
-    table: Mutex<Table>,
+pub(crate) struct Timers {
+    table: Mutex<TimerTable>,
     /// Wakes the task before its timer does.
     sooner: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Table {
-    entries: BTreeMap<u64, Entry>,
+struct TimerTable {
+    entries: BTreeMap<u64, Timer>,
     due: BTreeSet<(Moment, u64)>,
     last_id: u64,
     /// When the task's timer wakes it.
@@ -55,19 +55,19 @@ struct Table {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct Timer {
     timed: Weak<dyn Timed>,
-    state: State,
+    state: TimerState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum TimerState {
     /// Nothing is planned.
     Idle,
     Due(Moment),
-    /// It runs. `stale`: the server may have been replaced meanwhile.
+    /// It runs. `outdated`: the server may have been replaced meanwhile.
     Running {
-        stale: bool,
+        outdated: bool,
     },
 }
 
@@ -76,11 +76,11 @@ type Taken = Vec<(u64, Arc<dyn Timed>)>;
 
 /// An entry of the table. Dropping it removes the entry.
 pub(crate) struct Enrolled {
-    timetable: Arc<Timetable>,
+    timers: Arc<Timers>,
     id: u64,
 }
 
-impl Timetable {
+impl Timers {
     /// Adds an entry to the table, due at `due`. Returns whether it is due at any time.
     ///
     /// `sent` is when the request that brought the lease was sent. If the server has changed since,
@@ -94,7 +94,7 @@ impl Timetable {
         let mut table = self.table.lock();
         table.last_id += 1;
         let id = table.last_id;
-        table.entries.insert(id, Entry { timed, state: State::Idle });
+        table.entries.insert(id, Timer { timed, state: TimerState::Idle });
         if mem::take(&mut table.asleep) {
             self.sooner.notify_one();
         }
@@ -102,7 +102,7 @@ impl Timetable {
         if let Some(due) = due {
             self.schedule(table, id, due);
         }
-        (Enrolled { timetable: Arc::clone(self), id }, due.is_some())
+        (Enrolled { timers: Arc::clone(self), id }, due.is_some())
     }
 
     /// Ends the task.
@@ -124,11 +124,11 @@ impl Timetable {
             }
             clocks = now;
             for (id, timed) in due {
-                let timetable = Arc::clone(&self);
+                let timers = Arc::clone(&self);
                 let store = store.clone();
-                spawn(async move { timed.run(&store, &|next| timetable.over(id, next)).await });
+                spawn(async move { timed.run(&store, &|next| timers.over(id, next)).await });
             }
-            if store.backend.may_fail_over() && !self.falls_asleep() {
+            if store.backend.may_fail_over() && !self.fall_asleep() {
                 next = Some(next.unwrap_or(CLOCK_CHECK));
                 if now.0.since(probed) >= CLOCK_CHECK {
                     probed = now.0;
@@ -144,7 +144,7 @@ impl Timetable {
     }
 
     /// Whether the table is empty. If so, the task sleeps until the next entry.
-    fn falls_asleep(&self) -> bool {
+    fn fall_asleep(&self) -> bool {
         let mut table = self.table.lock();
         table.asleep = table.entries.is_empty();
         table.asleep
@@ -160,7 +160,7 @@ impl Timetable {
         while let Some((_, id)) = table.due.first().copied().filter(|(due, _)| *due <= now) {
             table.due.pop_first();
             if let Some(entry) = table.entries.get_mut(&id) {
-                entry.state = State::Running { stale: false };
+                entry.state = TimerState::Running { outdated: false };
                 taken.extend(entry.timed.upgrade().map(|timed| (id, timed)));
             }
         }
@@ -173,14 +173,14 @@ impl Timetable {
     pub(crate) fn all_due(&self, now: Moment) -> bool {
         let mut table = self.table.lock();
         table.changed = Some(now);
-        let Table { entries, due, .. } = &mut *table;
+        let TimerTable { entries, due, .. } = &mut *table;
         due.clear();
         for (id, entry) in &mut *entries {
             match &mut entry.state {
-                State::Running { stale } => *stale = true,
+                TimerState::Running { outdated } => *outdated = true,
                 state => {
                     due.insert((now, *id));
-                    *state = State::Due(now);
+                    *state = TimerState::Due(now);
                 }
             }
         }
@@ -197,17 +197,17 @@ impl Timetable {
     fn over(&self, id: u64, next: Option<Moment>) {
         let mut table = self.table.lock();
         let Some(entry) = table.entries.get_mut(&id) else { return };
-        let stale = entry.state == State::Running { stale: true };
-        entry.state = State::Idle;
-        if let Some(due) = if stale { Some(Moment::now()) } else { next } {
+        let outdated = entry.state == TimerState::Running { outdated: true };
+        entry.state = TimerState::Idle;
+        if let Some(due) = if outdated { Some(Moment::now()) } else { next } {
             self.schedule(table, id, due);
         }
     }
 
-    fn schedule(&self, mut table: MutexGuard<'_, Table>, id: u64, due: Moment) {
-        let Table { entries, due: all, wakes, .. } = &mut *table;
+    fn schedule(&self, mut table: MutexGuard<'_, TimerTable>, id: u64, due: Moment) {
+        let TimerTable { entries, due: all, wakes, .. } = &mut *table;
         let Some(entry) = entries.get_mut(&id) else { return };
-        if let State::Due(before) = mem::replace(&mut entry.state, State::Due(due)) {
+        if let TimerState::Due(before) = mem::replace(&mut entry.state, TimerState::Due(due)) {
             all.remove(&(before, id));
         }
         all.insert((due, id));
@@ -220,7 +220,7 @@ impl Timetable {
 impl Enrolled {
     /// The entry is due at `due`, which is sooner than before.
     pub(crate) fn sooner(&self, due: Moment) {
-        self.timetable.schedule(self.timetable.table.lock(), self.id, due);
+        self.timers.schedule(self.timers.table.lock(), self.id, due);
     }
 }
 
@@ -233,8 +233,8 @@ impl fmt::Debug for Enrolled {
 
 impl Drop for Enrolled {
     fn drop(&mut self) {
-        let mut table = self.timetable.table.lock();
-        if let Some(Entry { state: State::Due(due), .. }) = table.entries.remove(&self.id) {
+        let mut table = self.timers.table.lock();
+        if let Some(Timer { state: TimerState::Due(due), .. }) = table.entries.remove(&self.id) {
             table.due.remove(&(due, self.id));
         }
     }
@@ -260,14 +260,14 @@ mod tests {
 
     #[test]
     fn a_lease_that_was_granted_before_the_last_change_is_confirmed_at_once() {
-        let timetable = Arc::new(Timetable::default());
+        let timers = Arc::new(Timers::default());
         let at = |ms| Moment::at(Duration::from_millis(ms));
-        let (_none, due) = timetable.enroll(dropped(), at(1), None);
+        let (_none, due) = timers.enroll(dropped(), at(1), None);
         assert!(!due, "nothing has changed");
         // The server changes between the grant of a lease and its entry in the table.
-        timetable.all_due(at(5));
+        timers.all_due(at(5));
         for (sent, late) in [(4, true), (5, true), (6, false)] {
-            let (_enrolled, due) = timetable.enroll(dropped(), at(sent), None);
+            let (_enrolled, due) = timers.enroll(dropped(), at(sent), None);
             assert_eq!(due, late, "{sent}");
         }
     }
@@ -275,32 +275,32 @@ mod tests {
     /// The server of before has answered a renewal that was in flight.
     #[test]
     fn a_renewal_in_flight_while_the_server_changes_is_followed_by_another_one() {
-        let timetable = Arc::new(Timetable::default());
+        let timers = Arc::new(Timers::default());
         let held: Arc<dyn Timed> = Arc::new(NeverHeld);
         let now = Moment::now();
-        let (enrolled, _) = timetable.enroll(Arc::downgrade(&held), now, Some(now));
-        let taken = |at| timetable.take_due(at).map_or(0, |(due, _)| due.len());
+        let (enrolled, _) = timers.enroll(Arc::downgrade(&held), now, Some(now));
+        let taken = |at| timers.take_due(at).map_or(0, |(due, _)| due.len());
         let later = now.after(Duration::from_secs(60));
         for changes in [false, true] {
             assert_eq!(taken(later), 1, "it is sent");
             if changes {
-                timetable.all_due(now);
+                timers.all_due(now);
                 assert_eq!(taken(later), 0, "it is in flight");
             }
-            timetable.over(enrolled.id, Some(later));
+            timers.over(enrolled.id, Some(later));
             assert_eq!(taken(Moment::now()), usize::from(changes));
         }
     }
 
     #[test]
     fn an_entry_is_due_once_however_often_it_becomes_due_sooner() {
-        let timetable = Arc::new(Timetable::default());
+        let timers = Arc::new(Timers::default());
         let held: Arc<dyn Timed> = Arc::new(NeverHeld);
         let at = |ms| Moment::at(Duration::from_millis(ms));
-        let (enrolled, _) = timetable.enroll(Arc::downgrade(&held), at(1), Some(at(50)));
+        let (enrolled, _) = timers.enroll(Arc::downgrade(&held), at(1), Some(at(50)));
         enrolled.sooner(at(30));
         enrolled.sooner(at(10));
-        let taken = |at| timetable.take_due(at).map_or(0, |(due, _)| due.len());
+        let taken = |at| timers.take_due(at).map_or(0, |(due, _)| due.len());
         assert_eq!((taken(at(9)), taken(at(10)), taken(at(60))), (0, 1, 0));
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::store::redis::client::connection::Connection;
 use crate::store::redis::client::node::Node;
 use crate::store::remote::budget::Budget;
-use crate::store::remote::error::{CallError, Transient};
+use crate::store::remote::error::{RemoteError, Transient};
 use crate::value::applied::Applied;
 
 /// Delay before a subscription that failed is tried again.
@@ -19,7 +19,7 @@ const IDLE_CHANNELS_MAX: usize = 256;
 impl Node {
     /// Subscribes to the channel of grants, in a cluster to that of `slot`; returns whether grants
     /// can be received.
-    pub(crate) async fn listen(&self, slot: u16, budget: Budget) -> Result<bool, CallError> {
+    pub(crate) async fn listen(&self, slot: u16, budget: Budget) -> Result<bool, RemoteError> {
         // While a slot is being moved to this node, a subscription may end with the move.
         if self.asking {
             return Ok(false);
@@ -29,18 +29,21 @@ impl Node {
         let slot = if connector.grants.by_slot { slot } else { 0 };
         let received = match self.subscribed(slot, budget).await {
             // Nothing was sent for the caller yet.
-            Err(CallError::Transient(transient)) => {
-                return Err(CallError::Transient(Transient { applied: Applied::No, ..transient }));
+            Err(RemoteError::Transient(transient)) => {
+                return Err(RemoteError::Transient(Transient {
+                    applied: Applied::No,
+                    ..transient
+                }));
             }
             subscribed => subscribed?,
         };
         if !received {
-            connector.monitor.polls(|| self.server());
+            connector.monitor.note_polling(|| self.server());
         }
         Ok(received)
     }
 
-    async fn subscribed(&self, slot: u16, budget: Budget) -> Result<bool, CallError> {
+    async fn subscribed(&self, slot: u16, budget: Budget) -> Result<bool, RemoteError> {
         loop {
             let live = self.connect(budget.until).await?;
             if let Some(found) = live.without_pushes {
@@ -63,7 +66,7 @@ impl Node {
                 continue;
             }
             let work = || self.clone().subscribe(Arc::clone(&live), slot);
-            let late = || CallError::timeout("subscribing", Applied::No);
+            let late = || RemoteError::timeout("subscribing", Applied::No);
             let timeout = || Err(late().at(|| self.server()));
             let subscribed = subscribing.run(work, budget.until);
             return Box::pin(subscribed).await.unwrap_or_else(timeout);
@@ -72,7 +75,7 @@ impl Node {
 
     /// Subscribes to the channel of a slot, and checks that the user may publish there, too: a
     /// release looks for subscribers before it hands the lock off.
-    async fn subscribe(self, live: Arc<Connection>, slot: u16) -> Result<bool, CallError> {
+    async fn subscribe(self, live: Arc<Connection>, slot: u16) -> Result<bool, RemoteError> {
         let timeout = self.connector().timeout;
         let grants = &live.channels.grants;
         let channel = grants.channel(slot);
@@ -86,7 +89,7 @@ impl Node {
             match self.send(&live, command, Budget::new(timeout, timeout)).await {
                 Ok(_) => {}
                 // Also on a server before Redis 7, which does not know the command.
-                Err(CallError::Final(_)) => {
+                Err(RemoteError::Final(_)) => {
                     live.channels.refused();
                     return Ok(false);
                 }

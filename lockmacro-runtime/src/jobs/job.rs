@@ -1,4 +1,4 @@
-//! The values that a queue of deferred calls takes and returns.
+//! The values that a queue of jobs takes and returns.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use crate::jobs::limits::ATTEMPTS;
 
-/// A call to store. Its `Debug` shows the length of the arguments, and not the arguments.
+/// A job to store. Its `Debug` shows the length of the arguments, and not the arguments.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NewJob {
     /// The function's name, the same in every process.
     pub function: Arc<str>,
-    /// The id, chosen by the caller, so that a call which is stored twice is kept once.
+    /// The id, chosen by the caller, so that a job which is stored twice is kept once.
     pub id: String,
     /// The arguments: a JSON array.
     pub arguments: String,
@@ -20,15 +20,15 @@ pub struct NewJob {
     pub key: String,
     /// The time until it is due.
     pub delay: Duration,
-    /// Which of the calls with the same key waits.
+    /// Which of the jobs with the same key waits.
     pub keep: Keep,
-    /// How often the call may be taken without being settled, and once more. After that it becomes
-    /// a dead letter when any worker takes calls. The worker decides how often it may fail.
+    /// How often the job may be taken without being settled, and once more. After that it becomes
+    /// a dead letter when any worker takes jobs. The worker decides how often it may fail.
     pub attempts: u32,
 }
 
 impl NewJob {
-    /// Makes a call that is due at once, waits beside all others, and may be taken ten times. Its
+    /// Makes a job that is due at once, waits beside all others, and may be taken ten times. Its
     /// other fields can be set.
     ///
     /// ```
@@ -56,24 +56,24 @@ impl NewJob {
     }
 }
 
-/// Which calls of one function and key wait. Running calls do not count. The variants are complete:
+/// Which jobs of one function and key wait. Running jobs do not count. The variants are complete:
 /// a queue has to know each of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keep {
     /// All of them.
     All,
-    /// The first one: a later call is not stored.
+    /// The first one: a later job is not stored.
     First,
-    /// The latest one, in the place of the first: its arguments replace those of the waiting call.
+    /// The latest one, in the place of the first: its arguments replace those of the waiting job.
     Latest {
-        /// Later calls put the waiting one off by their delays, but not beyond this time after it
+        /// Later jobs put the waiting one off by their delays, but not beyond this time after it
         /// was stored. Without it, it stays due when it was.
         at_most: Option<Duration>,
     },
 }
 
 impl Keep {
-    /// Its name for a server, and the time for which later calls put the waiting call off.
+    /// Its name for a server, and the time for which later jobs put the waiting job off.
     pub(crate) fn parts(self) -> (&'static str, Duration) {
         match self {
             Keep::All => ("all", Duration::ZERO),
@@ -83,16 +83,16 @@ impl Keep {
     }
 }
 
-/// A call that is stored.
+/// A job that is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stored {
-    /// The id of the call, or of the earlier call that replaces it.
+    /// The id of the job, or of the earlier job that replaces it.
     pub id: String,
     /// The time until it is due.
     pub due: Duration,
 }
 
-/// A call that a worker has taken. Its `Debug` shows the length of the arguments, and not the
+/// A job that a worker has taken. Its `Debug` shows the length of the arguments, and not the
 /// arguments.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Job {
@@ -109,19 +109,19 @@ pub struct Job {
     pub attempt: u32,
     /// How often its lock was not acquired before.
     pub busy: u32,
-    /// How often it was taken, or any other number that is different each time the call is taken.
+    /// How often it was taken, or any other number that is different each time the job is taken.
     pub claim: u64,
 }
 
-/// The calls that a worker asks for.
+/// The jobs that a worker asks for.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct TakeOptions {
-    /// The functions whose calls are taken.
+    /// The functions whose jobs are taken.
     pub functions: Vec<Arc<str>>,
-    /// The largest number of calls.
+    /// The largest number of jobs.
     pub limit: usize,
-    /// How long the calls belong to the worker, unless it renews the lease.
+    /// How long the jobs belong to the worker, unless it renews the lease.
     pub lease: Duration,
 }
 
@@ -144,7 +144,7 @@ impl TakeOptions {
     }
 }
 
-/// How the work on a call has ended. The variants are complete, as a queue has to know every one.
+/// How the work on a job has ended. The variants are complete, as a queue has to know every one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Settled {
     /// It is done, and removed.
@@ -186,7 +186,7 @@ impl Settled {
     }
 }
 
-/// The state of a call. The variants are complete: a queue has to know each of them.
+/// The state of a job. The variants are complete: a queue has to know each of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum JobState {
     /// It waits until it is due and a worker takes it.
@@ -224,7 +224,7 @@ impl When {
     }
 }
 
-/// A call in a list. Its `Debug` shows the length of the arguments, and not the arguments.
+/// A job in a list. Its `Debug` shows the length of the arguments, and not the arguments.
 #[derive(Clone, PartialEq, Eq)]
 pub struct JobInfo {
     /// The function's name.
@@ -241,28 +241,28 @@ pub struct JobInfo {
     pub busy: u32,
     /// The last error; a long one is cut to about 2 KiB.
     pub error: Option<String>,
-    /// When a waiting call is due, the lease of a running call ends, or a call became a dead
+    /// When a waiting job is due, the lease of a running job ends, or a job became a dead
     /// letter.
     pub when: When,
 }
 
-/// Some of the calls in one state.
+/// Some of the jobs in one state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
-    /// The number of all calls in this state.
+    /// The number of all jobs in this state.
     pub total: usize,
-    /// The calls of this page.
+    /// The jobs of this page.
     pub jobs: Vec<JobInfo>,
 }
 
-/// Shows the fields of a call, and the length of its arguments, which may be secret.
+/// Shows the fields of a job, and the length of its arguments, which may be secret.
 macro_rules! without_arguments {
-    ($($Call:ident { $($field:ident),* })*) => {
-        $(impl fmt::Debug for $Call {
+    ($($Job:ident { $($field:ident),* })*) => {
+        $(impl fmt::Debug for $Job {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 // Names all fields, so that a new field fails to compile here.
                 let Self { arguments, $($field),* } = self;
-                f.debug_struct(stringify!($Call))
+                f.debug_struct(stringify!($Job))
                     .field("arguments", &format_args!("{} bytes", arguments.len()))
                     $(.field(stringify!($field), $field))*
                     .finish()

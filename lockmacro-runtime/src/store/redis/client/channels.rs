@@ -1,5 +1,5 @@
-//! The subscriptions of a connection, and the waiters that its pushes are for: a grant arrives as a
-//! push on a channel.
+//! The channels of a connection, and the subscriptions that its pushes are for: a grant arrives as
+//! a push on a channel.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use redis::{PushInfo, PushKind, Value};
 
-use crate::store::remote::error::CallError;
+use crate::store::remote::error::RemoteError;
 use crate::store::remote::singleflight::SingleFlight;
-use crate::store::waiters::Waiters;
+use crate::store::subscriptions::Subscriptions;
 use crate::sys::random::{HashMap, random_name};
 use crate::sys::sync::Mutex;
 use crate::sys::time::Instant;
@@ -18,7 +18,7 @@ use crate::value::companion;
 mod subscribe;
 
 /// The channels that one connection receives.
-pub(crate) struct Subscriptions {
+pub(crate) struct Channels {
     /// Unique in this process.
     pub(crate) number: u64,
     pub(crate) grants: Arc<Grants>,
@@ -34,10 +34,10 @@ pub(crate) struct Subscriptions {
 struct Channel {
     used: Instant,
     received: bool,
-    subscribing: Arc<SingleFlight<Result<bool, CallError>>>,
+    subscribing: Arc<SingleFlight<Result<bool, RemoteError>>>,
 }
 
-impl Subscriptions {
+impl Channels {
     pub(crate) fn new(grants: &Arc<Grants>) -> Arc<Self> {
         static LAST: AtomicU64 = AtomicU64::new(0);
         let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
@@ -56,7 +56,7 @@ impl Subscriptions {
         &self,
         slot: u16,
         limit: Duration,
-    ) -> Result<bool, Arc<SingleFlight<Result<bool, CallError>>>> {
+    ) -> Result<bool, Arc<SingleFlight<Result<bool, RemoteError>>>> {
         if self.refuses.load(Ordering::Acquire) {
             return Ok(false);
         }
@@ -115,7 +115,7 @@ impl Subscriptions {
     pub(crate) fn push(&self, push: &PushInfo) {
         match (&push.kind, push.data.as_slice()) {
             (PushKind::Message | PushKind::SMessage, [_, Value::BulkString(grant)]) => {
-                self.grants.waiters.receive(grant, self.number);
+                self.grants.subscriptions.receive(grant, self.number);
             }
             (PushKind::Disconnection, _) => self.alarm(),
             // The client never unsubscribes, because the confirmation would look like this push.
@@ -128,9 +128,9 @@ impl Subscriptions {
     }
 }
 
-/// The waiters for grants, and the channels that the grants arrive on.
+/// The subscriptions to grants, and the channels that the grants arrive on.
 pub(crate) struct Grants {
-    pub(crate) waiters: Arc<Waiters>,
+    pub(crate) subscriptions: Arc<Subscriptions>,
     /// What all channels of the managers with one `key_prefix` begin with, so that a user may be
     /// given those alone.
     prefix: Arc<str>,
@@ -148,12 +148,12 @@ impl Grants {
 
     /// The same for other connections.
     pub(crate) fn apart(&self) -> Arc<Self> {
-        Self::of(Arc::new(self.waiters.apart()), self.by_slot, Arc::clone(&self.prefix))
+        Self::of(Arc::new(self.subscriptions.apart()), self.by_slot, Arc::clone(&self.prefix))
     }
 
-    fn of(waiters: Arc<Waiters>, by_slot: bool, prefix: Arc<str>) -> Arc<Self> {
+    fn of(subscriptions: Arc<Subscriptions>, by_slot: bool, prefix: Arc<str>) -> Arc<Self> {
         let name = format!("{:032x}", random_name());
-        Arc::new(Self { waiters, prefix, name, by_slot })
+        Arc::new(Self { subscriptions, prefix, name, by_slot })
     }
 
     /// The pattern of the channels that managers with this `key_prefix` use, as `ACL SETUSER` takes
@@ -169,10 +169,10 @@ impl Grants {
         if self.by_slot { companion::channel(slot, &name) } else { format!("lm1:{name}") }
     }
 
-    /// Notes that messages may be lost: those of these slots, in ascending order, or all where
+    /// Notes that messages may be missed: those of these slots, in ascending order, or all where
     /// there is one channel.
     pub(crate) fn interrupted(&self, slots: &[u16]) {
-        self.waiters.alarm_where(|slot| !self.by_slot || slots.binary_search(&slot).is_ok());
+        self.subscriptions.alarm_where(|slot| !self.by_slot || slots.binary_search(&slot).is_ok());
     }
 }
 
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn replies_are_not_trusted_after_a_subscription_was_ended() {
-        let channels = Subscriptions::new(&Grants::new(true, ""));
+        let channels = Channels::new(&Grants::new(true, ""));
         let push = |kind| PushInfo { kind, data: vec![Value::Nil, Value::Int(0)] };
         channels.push(&push(PushKind::SSubscribe));
         assert!(!channels.is_desynchronized());
@@ -194,7 +194,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_channel_that_nobody_asks_for_is_idle() {
-        let channels = Subscriptions::new(&Grants::new(true, ""));
+        let channels = Channels::new(&Grants::new(true, ""));
         for slot in [1, 2] {
             assert!(channels.receives(slot, LIMIT).is_err());
             channels.opened(slot);

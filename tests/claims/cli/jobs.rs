@@ -1,4 +1,4 @@
-//! Deferred calls that are shown, tried again and removed.
+//! Jobs that are shown, tried again and removed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,7 @@ async fn put(locks: &LockManager, function: &DeferredFn<(u64,)>, key: &str, numb
 }
 
 async fn dead(locks: &LockManager, function: &str) -> usize {
-    let page = locks.deferrer().list(function.into(), JobState::Dead, 0, 0).await.expect("listed");
+    let page = locks.job_queue().list(function.into(), JobState::Dead, 0, 0).await.expect("listed");
     assert!(page.jobs.is_empty(), "none were asked for");
     page.total
 }
@@ -63,9 +63,9 @@ async fn dead_letters_are_shown_tried_again_and_removed() {
     let words = ["--json", "jobs", "shop::audit", "--state", "dead", "--first", "1"];
     let said = tool(&server, &words).await.json();
     assert_eq!((&said["dead"], &said["truncated"]), (&json!(2), &json!(false)));
-    let call = &said["calls"][0];
-    assert!(call["arguments"] == json!([1]) || call["arguments"] == json!([2]), "{call}");
-    assert!(call["in_ms"].as_i64().unwrap() <= 0, "{call}");
+    let job = &said["jobs"][0];
+    assert!(job["arguments"] == json!([1]) || job["arguments"] == json!([2]), "{job}");
+    assert!(job["in_ms"].as_i64().unwrap() <= 0, "{job}");
 
     let said = tool(&server, &["jobs", "remove", "shop::audit", &two]).await;
     assert_eq!((said.code, said.out), (Some(0), format!("removed: {two}\n")));
@@ -91,8 +91,8 @@ async fn arguments_that_are_no_json_are_shown_as_they_are() {
     admin.ask::<()>(&["HSET", "lm1:jobs:f", "id", "no json"]);
     admin.ask::<()>(&["ZADD", "lm1:wd:{lm1:jobs:f}", "1", "id", "2", "stray"]);
     let said = tool(&server, &["--json", "jobs", "f"]).await.json();
-    assert_eq!(said["calls"][0]["arguments"], "no json");
-    assert_eq!(said["calls"][1]["arguments"], "");
+    assert_eq!(said["jobs"][0]["arguments"], "no json");
+    assert_eq!(said["jobs"][1]["arguments"], "");
 }
 
 /// Writes dead letters of the function `f` by hand.
@@ -140,10 +140,10 @@ async fn all_dead_letters_are_tried_again_or_removed_when_it_is_expected() {
 }
 
 #[tokio::test]
-async fn the_calls_of_an_unknown_function_are_an_error() {
+async fn the_jobs_of_an_unknown_function_are_an_error() {
     let server = Server::start();
     let said = tool(&server, &["jobs", "typo"]).await;
-    assert_eq!((said.code, &*said.out), (Some(1), "no call of `typo` is deferred\n"));
+    assert_eq!((said.code, &*said.out), (Some(1), "`typo` has no jobs\n"));
     let said = tool(&server, &["jobs", "typo", "--json"]).await;
     assert_eq!((said.code, &said.json()["waiting"]), (Some(1), &json!(0)));
     // Of which function is not said.

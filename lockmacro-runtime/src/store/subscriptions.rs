@@ -1,5 +1,5 @@
-//! The waiters of one process: a grant is pushed to the first waiter of a queue, so waiters do not
-//! poll. A waiter repeats its request now and then, because a push can get lost.
+//! The subscriptions of one process: a grant is pushed to the first waiter of a queue, so waiters
+//! do not poll. A waiter repeats its request now and then, because a push may not arrive.
 
 use std::future::poll_fn;
 use std::mem;
@@ -18,16 +18,16 @@ use crate::value::fence::FenceBlock;
 /// Digits of a waiter's number in its id, as in `queue.lua`.
 pub(crate) const NUMBER_DIGITS: usize = 20;
 
-/// The waiters of one connection, by their numbers.
+/// The subscriptions of one connection, by their numbers.
 #[derive(Debug, Default)]
-pub(crate) struct Waiters {
+pub(crate) struct Subscriptions {
     last: AtomicU64,
-    entries: Mutex<HashMap<u64, Arc<Entry>>>,
+    inboxes: Mutex<HashMap<u64, Arc<Inbox>>>,
     abandoned: Arc<AbandonedTokens>,
 }
 
 #[derive(Debug, Default)]
-struct Entry {
+struct Inbox {
     slot: u16,
     number: u64,
     /// The secret of the last request, until a grant with it has arrived.
@@ -51,7 +51,7 @@ enum Received {
 pub(crate) enum Signal {
     /// It has the lock. Boxed, because only one of all waiters has it.
     Granted(Box<HandOff>),
-    /// A push since the last request may be lost: the waiter has to repeat its request.
+    /// A push since the last request may not have arrived: the waiter has to repeat its request.
     Unknown,
 }
 
@@ -69,27 +69,27 @@ pub(crate) struct HandOff {
     pub(crate) fences: Option<FenceBlock>,
 }
 
-/// The registration of a waiter; dropping it removes the waiter.
+/// A waiter's registration for a push; dropping it removes the registration.
 #[derive(Debug)]
-pub(crate) struct Waiter {
-    waiters: Arc<Waiters>,
-    entry: Arc<Entry>,
+pub(crate) struct Subscription {
+    subscriptions: Arc<Subscriptions>,
+    inbox: Arc<Inbox>,
 }
 
-impl Waiters {
-    /// Adds a waiter for a key in `slot`.
+impl Subscriptions {
+    /// Adds a subscription for a key in `slot`.
     ///
     /// The waiter's number is made of the random bits of its token, so that a grant to another
     /// process is never mistaken for its own. A waiter that waits again has another number.
-    pub(crate) fn join(self: &Arc<Self>, slot: u16, bits: u64) -> Waiter {
+    pub(crate) fn join(self: &Arc<Self>, slot: u16, bits: u64) -> Subscription {
         let order = self.last.fetch_add(1, Ordering::Relaxed);
         let number = bits ^ order;
-        let entry = Arc::new(Entry { slot, number, ..Entry::default() });
-        self.entries.lock().insert(number, Arc::clone(&entry));
-        Waiter { waiters: Arc::clone(self), entry }
+        let inbox = Arc::new(Inbox { slot, number, ..Inbox::default() });
+        self.inboxes.lock().insert(number, Arc::clone(&inbox));
+        Subscription { subscriptions: Arc::clone(self), inbox }
     }
 
-    /// Another set of waiters, with the same abandoned tokens.
+    /// Another set of subscriptions, with the same abandoned tokens.
     pub(crate) fn apart(&self) -> Self {
         Self { abandoned: Arc::clone(&self.abandoned), ..Self::default() }
     }
@@ -98,12 +98,12 @@ impl Waiters {
     /// secret of the waiter's last request counts. Any other makes the waiter repeat its request.
     /// The lock of a waiter that is gone is released by the task that releases abandoned tokens.
     pub(crate) fn grant(&self, number: u64, secret: u64, hand_off: HandOff) {
-        let entry = self.entries.lock().get(&number).map(Arc::clone);
-        match entry {
-            Some(entry) if entry.secret.lock().take_if(|own| *own == secret).is_some() => {
-                entry.signal(Signal::Granted(Box::new(hand_off)));
+        let inbox = self.inboxes.lock().get(&number).map(Arc::clone);
+        match inbox {
+            Some(inbox) if inbox.secret.lock().take_if(|own| *own == secret).is_some() => {
+                inbox.signal(Signal::Granted(Box::new(hand_off)));
             }
-            Some(entry) => entry.signal(Signal::Unknown),
+            Some(inbox) => inbox.signal(Signal::Unknown),
             None if hand_off.ttl.is_zero() => {}
             None => {
                 if let Some(granted) = self.abandoned.lock().get(&half_in_numbers(number)) {
@@ -123,19 +123,19 @@ impl Waiters {
     /// Makes one waiter repeat its request. Returns whether there is one.
     pub(crate) fn alarm(&self, number: u64) -> bool {
         // Without the mutex: a waker may drop a waiter, which takes it.
-        let entry = self.entries.lock().get(&number).map(Arc::clone);
-        entry.map(|entry| entry.signal(Signal::Unknown)).is_some()
+        let inbox = self.inboxes.lock().get(&number).map(Arc::clone);
+        inbox.map(|inbox| inbox.signal(Signal::Unknown)).is_some()
     }
 
     /// Makes every waiter in one of these slots repeat its request.
     pub(crate) fn alarm_where(&self, slots: impl Fn(u16) -> bool) {
-        for entry in self.entries.lock().values().filter(|entry| slots(entry.slot)) {
-            entry.signal(Signal::Unknown);
+        for inbox in self.inboxes.lock().values().filter(|inbox| slots(inbox.slot)) {
+            inbox.signal(Signal::Unknown);
         }
     }
 }
 
-impl Entry {
+impl Inbox {
     fn signal(&self, signal: Signal) {
         let mut received = self.received.lock();
         // An alarm does not replace a grant.
@@ -161,9 +161,9 @@ impl Entry {
     }
 }
 
-impl Waiter {
+impl Subscription {
     pub(crate) fn number(&self) -> u64 {
-        self.entry.number
+        self.inbox.number
     }
 
     /// The id for one request, see `queue.lua`: its number, and a new secret, so that no push to an
@@ -172,25 +172,25 @@ impl Waiter {
     pub(crate) fn next_id(&self) -> String {
         let number = self.number();
         let secret = random::secret().ok().map(|bits| bits as u64);
-        *self.entry.secret.lock() = secret;
+        *self.inbox.secret.lock() = secret;
         let secret = secret.map(|secret| format!("{secret:020}")).unwrap_or_default();
         format!("{number:020}{secret}")
     }
 
     /// The slot of the key that it waits for.
     pub(crate) fn slot(&self) -> u16 {
-        self.entry.slot
+        self.inbox.slot
     }
 
     /// Waits for the next signal. Of several such futures, the one that was polled last gets it.
     pub(crate) fn signal(&self) -> impl Future<Output = Signal> {
-        poll_fn(|cx| self.entry.poll(cx))
+        poll_fn(|cx| self.inbox.poll(cx))
     }
 }
 
-impl Drop for Waiter {
+impl Drop for Subscription {
     fn drop(&mut self) {
-        self.waiters.entries.lock().remove(&self.number());
+        self.subscriptions.inboxes.lock().remove(&self.number());
     }
 }
 
@@ -206,9 +206,9 @@ pub(crate) struct AbandonedToken {
     granted: Arc<Notify>,
 }
 
-/// The half of a token's bits that is in its waiter's numbers as well: see [`Waiters::join`]. A
-/// token that is mistaken for another one is released once more, which does no harm to an abandoned
-/// one.
+/// The half of a token's bits that is in its waiter's numbers as well: see [`Subscriptions::join`].
+/// A token that is mistaken for another one is released once more, which does no harm to an
+/// abandoned one.
 fn half_in_numbers(bits: u64) -> u32 {
     (bits >> 32) as u32
 }
@@ -237,78 +237,78 @@ mod tests {
     }
 
     /// The secret of the waiter's next request.
-    fn next_secret(waiter: &Waiter) -> u64 {
-        waiter.next_id()[NUMBER_DIGITS..].parse().unwrap()
+    fn next_secret(subscription: &Subscription) -> u64 {
+        subscription.next_id()[NUMBER_DIGITS..].parse().unwrap()
     }
 
     #[tokio::test]
     async fn a_grant_is_received_even_when_an_alarm_follows_it() {
-        let waiters = Arc::new(Waiters::default());
-        let waiter = waiters.join(7, 1);
-        waiters.grant(waiter.number(), next_secret(&waiter), hand_off());
-        waiters.alarm_where(|slot| slot == 7);
-        assert_eq!(waiter.signal().await, Signal::Granted(Box::new(hand_off())));
+        let subscriptions = Arc::new(Subscriptions::default());
+        let subscription = subscriptions.join(7, 1);
+        subscriptions.grant(subscription.number(), next_secret(&subscription), hand_off());
+        subscriptions.alarm_where(|slot| slot == 7);
+        assert_eq!(subscription.signal().await, Signal::Granted(Box::new(hand_off())));
     }
 
     #[tokio::test]
     async fn a_grant_counts_once_and_by_the_secret_of_the_last_request_only() {
-        let waiters = Arc::new(Waiters::default());
-        let waiter = waiters.join(7, 1);
-        let number = waiter.number();
-        let earlier = next_secret(&waiter);
-        let last = next_secret(&waiter);
+        let subscriptions = Arc::new(Subscriptions::default());
+        let subscription = subscriptions.join(7, 1);
+        let number = subscription.number();
+        let earlier = next_secret(&subscription);
+        let last = next_secret(&subscription);
         for forged in [earlier, last ^ 1, number, 0] {
-            waiters.grant(number, forged, hand_off());
-            assert_eq!(waiter.signal().await, Signal::Unknown);
+            subscriptions.grant(number, forged, hand_off());
+            assert_eq!(subscription.signal().await, Signal::Unknown);
         }
         let longer = HandOff { ttl: Duration::from_secs(60), ..hand_off() };
-        waiters.grant(number, last, hand_off());
+        subscriptions.grant(number, last, hand_off());
         // Everybody knows the secret by now.
-        waiters.grant(number, last, longer);
-        assert_eq!(waiter.signal().await, Signal::Granted(Box::new(hand_off())));
-        waiters.grant(number, last, longer);
-        assert_eq!(waiter.signal().await, Signal::Unknown);
+        subscriptions.grant(number, last, longer);
+        assert_eq!(subscription.signal().await, Signal::Granted(Box::new(hand_off())));
+        subscriptions.grant(number, last, longer);
+        assert_eq!(subscription.signal().await, Signal::Unknown);
     }
 
     #[tokio::test]
     async fn an_alarm_reaches_its_slots_only() {
-        let waiters = Arc::new(Waiters::default());
-        let one = waiters.join(1, 1);
-        let other = waiters.join(2, 7);
-        waiters.alarm_where(|slot| slot == 2);
+        let subscriptions = Arc::new(Subscriptions::default());
+        let one = subscriptions.join(1, 1);
+        let other = subscriptions.join(2, 7);
+        subscriptions.alarm_where(|slot| slot == 2);
         assert_eq!(other.signal().await, Signal::Unknown);
         assert!(futures::poll!(std::pin::pin!(one.signal())).is_pending());
     }
 
     #[tokio::test]
     async fn a_grant_to_an_abandoned_token_wakes_the_job_that_releases_it() {
-        let waiters = Arc::new(Waiters::default());
+        let subscriptions = Arc::new(Subscriptions::default());
         let bits = 0x1234_5678_0000_0000;
         let other = 0x8765_4321_0000_0000;
         let number = {
-            let waiter = waiters.join(7, bits);
-            waiters.grant(waiter.number(), next_secret(&waiter), hand_off());
-            waiter.number()
+            let subscription = subscriptions.join(7, bits);
+            subscriptions.grant(subscription.number(), next_secret(&subscription), hand_off());
+            subscription.number()
         };
-        let token = waiters.apart().abandon(bits);
-        waiters.grant(other, 0, hand_off());
+        let token = subscriptions.apart().abandon(bits);
+        subscriptions.grant(other, 0, hand_off());
         assert!(futures::poll!(std::pin::pin!(token.granted())).is_pending());
-        waiters.grant(number, 0, hand_off());
+        subscriptions.grant(number, 0, hand_off());
         token.granted().await;
         assert!(futures::poll!(std::pin::pin!(token.granted())).is_pending(), "it was told");
         drop(token);
-        assert!(waiters.abandoned.lock().is_empty());
+        assert!(subscriptions.abandoned.lock().is_empty());
     }
 
     #[test]
-    fn an_entry_is_small() {
-        assert!(size_of::<Entry>() <= 80, "{}", size_of::<Entry>());
+    fn an_inbox_is_small() {
+        assert!(size_of::<Inbox>() <= 80, "{}", size_of::<Inbox>());
     }
 
     #[test]
-    fn a_dropped_waiter_is_removed() {
-        let waiters = Arc::new(Waiters::default());
-        drop(waiters.join(0, 1));
-        assert!(waiters.entries.lock().is_empty());
+    fn a_dropped_subscription_is_removed() {
+        let subscriptions = Arc::new(Subscriptions::default());
+        drop(subscriptions.join(0, 1));
+        assert!(subscriptions.inboxes.lock().is_empty());
     }
 }

@@ -1,25 +1,25 @@
--- The deferred calls of one function: put before the scripts that work on them.
+-- The jobs of one function: put before the scripts that work on them.
 --
--- KEYS[1]  the calls: a hash. A call has its arguments under its id. Further fields are id#k the
+-- KEYS[1]  the jobs: a hash. A job has its arguments under its id. Further fields are id#k the
 --          key of its lock; id#n the number of tries; id#b how often it was busy; id#t how often it
 --          was taken, which tells its workers apart; id#w the request that took it; id#s the last
---          of these numbers whose end was reported; id#u the time when the only call of its key was
---          stored last, or 1 from earlier versions, set for such a call alone;
---          id#l the time until which later calls put it off, where they do; id#e its last error;
+--          of these numbers whose end was reported; id#u the time when the only job of its key was
+--          stored last, or 1 from earlier versions, set for such a job alone;
+--          id#l the time until which later jobs put it off, where they do; id#e its last error;
 --          id#a the number of leases that may end without a report, before one more makes it a dead
 --          letter
--- KEYS[2]  the waiting calls: a sorted set of ids by due time
--- KEYS[3]  the running calls: a sorted set of ids by the end of their worker's lease
+-- KEYS[2]  the waiting jobs: a sorted set of ids by due time
+-- KEYS[3]  the running jobs: a sorted set of ids by the end of their worker's lease
 -- KEYS[4]  the dead letters: a sorted set of ids by the time when they were abandoned, each later
 --          than the one before
--- KEYS[5]  the only calls of a key: a hash of ids by the keys of their locks
+-- KEYS[5]  the only jobs of a key: a hash of ids by the keys of their locks
 -- KEYS[6]  idle workers: a sorted set of "number|channel" by the time when they look again
--- KEYS[7]  what has ended: a sorted set by the time when it is forgotten, of the ids of calls, of
---          id#t for calls that a worker ended, and of requests that were answered by calls
+-- KEYS[7]  what has ended: a sorted set by the time when it is forgotten, of the ids of jobs, of
+--          id#t for jobs that a worker ended, and of requests that were answered by jobs
 --
--- All times are the server's, in milliseconds. After 30 days without access the calls are deleted.
+-- All times are the server's, in milliseconds. After 30 days without access the jobs are deleted.
 local KEPT = 30 * 24 * 60 * 60 * 1000
--- A caller without an answer stores its call again within this time.
+-- A caller without an answer stores its job again within this time.
 local REMEMBERED = 30 * 1000
 
 local time = redis.call('TIME')
@@ -62,7 +62,7 @@ local function forget(id)
   remember(id)
 end
 
--- Changes a counter of a call; a value that is no counter counts as 0.
+-- Changes a counter of a job; a value that is no counter counts as 0.
 local function count(field, by)
   local counted = tonumber(redis.call('HGET', KEYS[1], field)) or 0
   if counted ~= math.floor(counted) or counted < 0 or counted > 2 ^ 31 then
@@ -73,23 +73,23 @@ local function count(field, by)
   return counted
 end
 
--- Gives a call all its attempts again. A worker that had it, and whose lease has ended, must not
+-- Gives a job all its attempts again. A worker that had it, and whose lease has ended, must not
 -- report its end any more.
 local function restart(id)
   redis.call('HDEL', KEYS[1], id .. '#n', id .. '#b')
   redis.call('HSET', KEYS[1], id .. '#s', number(count(id .. '#t', 1)))
 end
 
--- Whether the worker that took the call as the `nth` still has it: nobody has taken it since, and
--- its end was not reported. Once the lease of its worker has ended, the only call of a key does not
--- count as taken: a new call with the same key relies on that one being run.
+-- Whether the worker that took the job as the `nth` still has it: nobody has taken it since, and
+-- its end was not reported. Once the lease of its worker has ended, the only job of a key does not
+-- count as taken: a new job with the same key relies on that one being run.
 local function is_taken(id, nth)
   local fields = { id .. '#t', id .. '#s', id .. '#u' }
   local taken, reported, only = unpack(redis.call('HMGET', KEYS[1], unpack(fields)))
   return taken == nth and reported ~= nth and (not only or redis.call('ZSCORE', KEYS[3], id))
 end
 
--- Merges one call into another. Each counter becomes the larger of the two, so that a call that
+-- Merges one job into another. Each counter becomes the larger of the two, so that a job that
 -- always fails comes to an end.
 local function merge(id, other)
   for _, field in ipairs({ '#n', '#b' }) do
@@ -102,7 +102,7 @@ local function merge(id, other)
   forget(id)
 end
 
--- Makes a call wait, and wakes idle workers if it is due first. A call that is the only one of its
+-- Makes a job wait, and wakes idle workers if it is due first. A job that is the only one of its
 -- key is merged into the one that already waits.
 local function wait(id, delay)
   local due = now + delay
@@ -131,7 +131,7 @@ local function wait(id, delay)
   end
 end
 
--- Makes a call a dead letter; only the latest dead letters are kept.
+-- Makes a job a dead letter; only the latest dead letters are kept.
 local function make_dead_letter(id, error, most)
   redis.call('HSET', KEYS[1], id .. '#e', error)
   -- Two of one millisecond would be ordered by their ids, which are random.
@@ -143,7 +143,7 @@ local function make_dead_letter(id, error, most)
   end
 end
 
--- Removes a call from the waiting ones and from the dead letters.
+-- Removes a job from the waiting ones and from the dead letters.
 local function leave(id)
   redis.call('ZREM', KEYS[2], id)
   redis.call('ZREM', KEYS[4], id)

@@ -1,4 +1,4 @@
-//! The commands for deferred calls.
+//! The commands for jobs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ const AT_ONCE: usize = 1_000;
 
 pub async fn run(manager: &LockManager, jobs: Jobs, json: bool) -> Result<Report, Failure> {
     match (&jobs.amend, &jobs.function) {
-        (Some(calls), _) => amend(manager, calls, json).await,
+        (Some(jobs), _) => amend(manager, jobs, json).await,
         (None, Some(function)) => list(manager, Arc::from(&**function), &jobs, json).await,
         (None, None) => overview(manager, json).await,
     }
@@ -59,7 +59,7 @@ async fn overview(manager: &LockManager, json: bool) -> Result<Report, Failure> 
             text.push_str("… and more\n");
         }
         for function in broken {
-            text += &format!("! {}: a key of its calls has another type\n", plain(&function));
+            text += &format!("! {}: a key of its jobs has another type\n", plain(&function));
         }
         text + &skipped_lines(&seen.skipped)
     };
@@ -69,7 +69,7 @@ async fn overview(manager: &LockManager, json: bool) -> Result<Report, Failure> 
 async fn counts(manager: &LockManager, function: &str) -> Result<[usize; 3], LockError> {
     let mut counts = [0; 3];
     for (count, state) in counts.iter_mut().zip(STATES) {
-        *count = manager.deferrer().list(function.into(), state, 0, 0).await?.total;
+        *count = manager.job_queue().list(function.into(), state, 0, 0).await?.total;
     }
     Ok(counts)
 }
@@ -82,23 +82,23 @@ async fn list(
 ) -> Result<Report, Failure> {
     let [waiting, running, dead] = counts(manager, &function).await?;
     let Jobs { state, first, limit, .. } = *jobs;
-    let page = manager.deferrer().list(Arc::clone(&function), state, first, limit).await?;
+    let page = manager.job_queue().list(Arc::clone(&function), state, first, limit).await?;
     let end = first.saturating_add(page.jobs.len());
     let truncated = end < page.total && !page.jobs.is_empty();
     let done = waiting + running + dead > 0;
     let text = if json {
-        let calls: Value = page.jobs.iter().map(as_json).collect();
+        let jobs: Value = page.jobs.iter().map(as_json).collect();
         document(&json!({
             "function": &*function, "waiting": waiting, "running": running, "dead": dead,
-            "state": state.to_string(), "first": first, "calls": calls, "truncated": truncated,
+            "state": state.to_string(), "first": first, "jobs": jobs, "truncated": truncated,
         }))
     } else if !done {
-        format!("no call of `{}` is deferred\n", plain(&function))
+        format!("`{}` has no jobs\n", plain(&function))
     } else {
         let mut text =
             format!("{}: {waiting} waiting, {running} running, {dead} dead\n", plain(&function));
         if !page.jobs.is_empty() {
-            let rows: Vec<_> = page.jobs.iter().map(|call| row(call, state)).collect();
+            let rows: Vec<_> = page.jobs.iter().map(|job| row(job, state)).collect();
             let when = match state {
                 JobState::Waiting => "DUE",
                 JobState::Running => "KEPT FOR",
@@ -114,51 +114,51 @@ async fn list(
     Ok(Report { text, done })
 }
 
-fn row(call: &JobInfo, state: JobState) -> [String; 7] {
-    let when = match call.when {
+fn row(job: &JobInfo, state: JobState) -> [String; 7] {
+    let when = match job.when {
         When::In(Duration::ZERO) => "now".to_owned(),
         When::In(left) if state == JobState::Running => time(Some(left)),
         When::In(left) => format!("in {}", time(Some(left))),
         When::Ago(age) => format!("{} ago", time(Some(age))),
     };
-    let error = call.error.clone().unwrap_or_else(|| "-".to_owned());
-    let id = call.id.clone();
-    let key = call.key.clone();
-    let arguments = call.arguments.clone();
-    let tried = call.attempts.to_string();
-    let busy = call.busy.to_string();
+    let error = job.error.clone().unwrap_or_else(|| "-".to_owned());
+    let id = job.id.clone();
+    let key = job.key.clone();
+    let arguments = job.arguments.clone();
+    let tried = job.attempts.to_string();
+    let busy = job.busy.to_string();
     [id, key, tried, busy, when, arguments, error]
 }
 
-fn as_json(call: &JobInfo) -> Value {
+fn as_json(job: &JobInfo) -> Value {
     // Text that is no JSON is shown as a string.
-    let arguments = serde_json::from_str(&call.arguments);
-    let arguments = arguments.unwrap_or_else(|_| Value::String(call.arguments.clone()));
-    let in_ms = match call.when {
+    let arguments = serde_json::from_str(&job.arguments);
+    let arguments = arguments.unwrap_or_else(|_| Value::String(job.arguments.clone()));
+    let in_ms = match job.when {
         When::In(left) => left.as_millis() as i128,
         When::Ago(age) => -(age.as_millis() as i128),
     };
     let in_ms = i64::try_from(in_ms).unwrap_or(i64::MAX);
     json!({
-        "id": call.id, "key": call.key, "attempts": call.attempts, "busy": call.busy,
-        "in_ms": in_ms, "arguments": arguments, "error": call.error,
+        "id": job.id, "key": job.key, "attempts": job.attempts, "busy": job.busy,
+        "in_ms": in_ms, "arguments": arguments, "error": job.error,
     })
 }
 
 async fn amend(manager: &LockManager, amend: &Amend, json: bool) -> Result<Report, Failure> {
-    let (calls, done, what) = match amend {
-        Amend::Retry(calls) => (calls, "retried", "tried again"),
-        Amend::Remove(calls) => (calls, "removed", "removed for good"),
+    let (jobs, done, what) = match amend {
+        Amend::Retry(jobs) => (jobs, "retried", "tried again"),
+        Amend::Remove(jobs) => (jobs, "removed", "removed for good"),
     };
-    let deferrer = manager.deferrer();
-    let function = Arc::<str>::from(&*calls.function);
+    let job_queue = manager.job_queue();
+    let function = Arc::<str>::from(&*jobs.function);
     let name = plain(&function);
-    if calls.all_dead {
+    if jobs.all_dead {
         // As many dead letters as there are at the start.
         let [_, _, dead] = counts(manager, &function).await?;
         let question =
             || format!("{dead} dead letters of `{name}` are {what}.\nType the function's name");
-        if dead > 0 && !calls.yes && !is_confirmed(&question(), &function)? {
+        if dead > 0 && !jobs.yes && !is_confirmed(&question(), &function)? {
             return Err("that is not the function: nothing was done".into());
         }
         let mut count = 0;
@@ -166,8 +166,8 @@ async fn amend(manager: &LockManager, amend: &Amend, json: bool) -> Result<Repor
             let function = Arc::clone(&function);
             let limit = AT_ONCE.min(dead - count);
             let amended = match amend {
-                Amend::Retry(_) => deferrer.retry_dead(function, limit).await?,
-                Amend::Remove(_) => deferrer.remove_dead(function, limit).await?,
+                Amend::Retry(_) => job_queue.retry_dead(function, limit).await?,
+                Amend::Remove(_) => job_queue.remove_dead(function, limit).await?,
             };
             if amended == 0 {
                 break;
@@ -184,16 +184,16 @@ async fn amend(manager: &LockManager, amend: &Amend, json: bool) -> Result<Repor
     }
     let mut amended = Vec::new();
     let mut missing = Vec::new();
-    for id in &calls.ids {
+    for id in &jobs.ids {
         let function = Arc::clone(&function);
         let found = match amend {
-            Amend::Retry(_) => deferrer.retry(function, id.clone()).await?,
-            Amend::Remove(_) => deferrer.remove(function, id.clone()).await?,
+            Amend::Retry(_) => job_queue.retry(function, id.clone()).await?,
+            Amend::Remove(_) => job_queue.remove(function, id.clone()).await?,
         };
         if found { &mut amended } else { &mut missing }.push(id.as_str());
     }
     let text = if json {
-        document(&json!({ "function": calls.function, done: amended, "missing": missing }))
+        document(&json!({ "function": jobs.function, done: amended, "missing": missing }))
     } else {
         let lines = amended.iter().map(|id| format!("{done}: {}\n", plain(id)));
         let missed = missing.iter().map(|id| format!("neither waiting nor dead: {}\n", plain(id)));

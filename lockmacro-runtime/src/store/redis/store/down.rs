@@ -1,4 +1,4 @@
-//! Callers that do not wait, while their server is lost: one probe asks for all of them whether it
+//! Callers that do not wait, while their server is down: one probe asks for all of them whether it
 //! is back, and otherwise they fail at once.
 
 use std::time::Duration;
@@ -19,9 +19,9 @@ const ROUND_TRIPS: u32 = 5;
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl Redis {
-    /// Refuses a request whose server is lost and not back yet. Nothing is sent for it, so nothing
+    /// Refuses a request whose server is down and not back yet. Nothing is sent for it, so nothing
     /// of it has to be released.
-    pub(super) async fn refuse_lost(&self, request: &Request) -> Result<(), LockError> {
+    pub(super) async fn refuse_down(&self, request: &Request) -> Result<(), LockError> {
         let keys = request.keys();
         let silent = |node: &Node| node.health().silent();
         if !self.fails_fast || !self.nodes.nodes_of(keys).iter().any(|node| silent(node).is_some())
