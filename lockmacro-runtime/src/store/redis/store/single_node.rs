@@ -18,7 +18,7 @@ use crate::store::redis::topology::route::Topology;
 use crate::store::remote::error::{RemoteError, Transient};
 use crate::store::remote::reply::Reply;
 use crate::value::applied::Applied;
-use crate::value::error::Unavailability;
+use crate::value::error::UnavailableReason;
 use crate::value::fence::Fence;
 use crate::value::key::LockKey;
 use crate::value::token::Token;
@@ -131,7 +131,7 @@ impl Redis {
 fn node_error(error: RemoteError, key: &LockKey) -> NodeError {
     let applied = error.applied();
     let transient = match &error {
-        RemoteError::Transient(Transient { reason, .. }) => *reason != Unavailability::Protocol,
+        RemoteError::Transient(Transient { reason, .. }) => *reason != UnavailableReason::Protocol,
         error => matches!(error, RemoteError::Split(_)),
     };
     NodeError { error: Box::new(error.into_error(key)), applied, transient }
