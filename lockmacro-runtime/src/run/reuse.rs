@@ -21,6 +21,7 @@ use crate::engine::queue::shared_queue::SharedQueue;
 use crate::guard::LockGuard;
 use crate::lock::Lock;
 use crate::run::driver::RunningBody;
+use crate::run::same_value::is_same;
 use crate::run_policy::Returnable;
 use crate::store::backend::ValueOf;
 use crate::sys::random::random_name;
@@ -28,7 +29,6 @@ use crate::sys::sync::Mutex;
 use crate::sys::time::Moment;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
-use crate::value::same_value::is_same;
 
 /// A longer value is not kept.
 const VALUE_MAX: usize = 1024 * 1024;

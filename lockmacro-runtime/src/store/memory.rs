@@ -14,10 +14,10 @@ use crate::jobs::job_queue::JobQueue;
 use crate::jobs::memory::MemoryJobs;
 use crate::protocol::answer::{Answer, Failed, Grant, Queueing, Released, StoreFuture};
 use crate::protocol::request::Request;
-use crate::protocol::shutdown::Shutdown;
 use crate::store::backend::{Backend, RenewKind, Wait};
 #[cfg(feature = "reuse")]
 use crate::store::backend::{KeptText, ValueOf};
+use crate::store::shutdown::Shutdown;
 use crate::store::subscriptions::Subscriptions;
 use crate::store::tick::tick;
 use crate::sys::random::{self, HashMap};
@@ -197,7 +197,7 @@ impl Memory {
 
     fn remove(&self, request: &Request) -> Released {
         // In this order: time that passes between the two readings keeps the key longer.
-        let keep = request.keep();
+        let keep = request.keep(Moment::now());
         let mut table = self.table.lock();
         let now = Moment::now();
         let mut all = true;
@@ -465,7 +465,7 @@ mod tests {
     use super::*;
 
     fn request(key: &str, ttl: Duration) -> Request {
-        Request::new(key.into(), Token::new("test", "", "").unwrap(), ttl)
+        Request::new(key.into(), Token::new("test", "", "").unwrap(), ttl, Moment::now())
     }
 
     #[test]

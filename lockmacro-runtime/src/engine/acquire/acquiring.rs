@@ -168,8 +168,8 @@ impl Caller {
             return Step::Continue(Acquiring::Asking(Box::pin(outside)));
         }
         if is_again {
-            match self.request.with_new_token() {
-                Ok(request) => self.request = Arc::new(request),
+            match secret().map_err(LockError::no_random) {
+                Ok(random) => self.request = Arc::new(self.request.with_new_token(random)),
                 Err(error) => return Step::Break(self.refused(Refusal::Failed(error))),
             }
         }
@@ -287,7 +287,8 @@ impl Caller {
                 }
                 releases -= 1;
             }
-            request = Arc::new(request.with_new_token().map_err(Refusal::Failed)?);
+            let random = secret().map_err(|error| Refusal::Failed(LockError::no_random(error)))?;
+            request = Arc::new(request.with_new_token(random));
             is_first = false;
         }
     }

@@ -12,7 +12,7 @@ use crate::engine::current;
 use crate::engine::lease::held::Held;
 use crate::engine::manager::Manager;
 use crate::protocol::request::Request;
-use crate::sys::time::wall_clock;
+use crate::sys::time::{Moment, wall_clock};
 use crate::value::defaults::{check_ttl, check_wait};
 use crate::value::error::LockError;
 use crate::value::key::{LockKey, in_order, permit_before_exclusive};
@@ -107,7 +107,8 @@ impl LockSpec {
             None => (key, None),
         };
         let min_hold = self.options.min_hold.unwrap_or_default().min(ttl);
-        let mut request = Request::new(first, token, ttl).with(several, given, min_hold);
+        let mut request =
+            Request::new(first, token, ttl, Moment::now()).with(several, given, min_hold);
         request.name = self.name;
         request.fenced = fenced;
         request.until = (!wait.is_zero()).then(|| request.asked.after(wait));

@@ -17,6 +17,7 @@ use crate::engine::token::acquisition::{Acquisition, Refusal};
 use crate::engine::token::in_flight::{InFlightGuard, TokenOwner};
 use crate::protocol::answer::{Queueing, Released};
 use crate::protocol::request::Request;
+use crate::sys::random::secret;
 use crate::sys::sync::Mutex;
 use crate::sys::time::Moment;
 use crate::value::error::{LockError, Unavailability};
@@ -63,7 +64,7 @@ impl Ask for Arc<Request> {
     }
 
     fn another(&self) -> Self {
-        Self::new(self.for_the_queue())
+        Self::new(self.for_the_queue(secret().ok(), Moment::now()))
     }
 }
 

@@ -8,17 +8,17 @@ use std::time::Duration;
 
 use tokio_postgres::Row;
 
-use super::batch::{Batch, Renewals, Unwanted};
-use super::connection::{PUSHES, Pool};
-use super::error::{READ_ONLY, unexpected};
-use super::live::CONNECTION;
+use super::client::batch::{Batch, Renewals, Unwanted};
+use super::client::connection::{PUSHES, Pool};
+use super::client::error::{READ_ONLY, unexpected};
+use super::client::live::CONNECTION;
+use super::client::url::Database;
+#[cfg(any(feature = "defer", feature = "inspect", feature = "reuse"))]
+use super::client::values::Values;
+use super::client::values::{column, millis, stored, values};
 #[cfg(feature = "inspect")]
 use super::schema::present;
 use super::schema::{VERSION, install, state};
-use super::url::Database;
-#[cfg(any(feature = "defer", feature = "inspect", feature = "reuse"))]
-use super::values::Values;
-use super::values::{column, millis, stored, values};
 use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
 use crate::protocol::lease::{late, too_slow};
 use crate::protocol::request::Request;
@@ -265,7 +265,7 @@ impl Postgres {
     /// Refuses a grant that arrived after its lease had ended.
     fn in_time(&self, reply: Reply) -> Result<Reply, RemoteError> {
         match reply {
-            Reply::Granted(grant) if late(grant.sent, grant.ttl) => {
+            Reply::Granted(grant) if late(grant.sent, grant.ttl, Moment::now()) => {
                 let reason = Unavailability::TooSlow;
                 let detail = too_slow(grant.ttl);
                 let error =

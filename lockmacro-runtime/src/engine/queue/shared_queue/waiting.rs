@@ -121,7 +121,7 @@ mod tests {
     fn request() -> Arc<Request> {
         let token = Token::new("test", "", "").unwrap();
         let ttl = Duration::from_secs(60);
-        let mut request = Request::new("order:1".into(), token, ttl);
+        let mut request = Request::new("order:1".into(), token, ttl, Moment::now());
         request.until = Some(request.asked.after(Duration::from_secs(60 * 60)));
         Arc::new(request)
     }

@@ -9,7 +9,7 @@ use futures_util::future::join;
 use futures_util::stream::FuturesUnordered;
 use redis::{Value, cmd};
 
-use super::Redis;
+use super::store::Redis;
 use crate::store::backend::Backend;
 use crate::store::redis::client::node::Node;
 use crate::store::redis::client::script::ScriptCall;
