@@ -71,6 +71,7 @@ impl Core {
         #[cfg(feature = "defer")]
         let job_queue = job_queue.unwrap_or_else(|| store.job_queue(max_job_size));
         Arc::new_cyclic(|core: &Weak<Self>| {
+            // Weak, as the core owns the store that keeps this callback.
             let core = Weak::clone(core);
             store.backend.on_change(Box::new(move || {
                 if let Some(core) = core.upgrade() {
@@ -112,6 +113,7 @@ impl Core {
         }
         inside_runtime()?;
         let ready = self.store.backend.ready().await;
+        // A shutdown meanwhile has closed the connections, which explains any other error.
         if self.shutdown.is_closed() { Err(LockError::SHUT_DOWN) } else { ready }
     }
 

@@ -88,6 +88,7 @@ impl LockSpec {
         let keys = if several.is_empty() { slice::from_ref(&key) } else { &several };
         if let Some(held) = around(keys, |held: &Held| Arc::ptr_eq(&held.manager, &manager.core))? {
             keys.iter().try_for_each(|key| held.check_covers(key))?;
+            // To join a lock that is lost would be to run the body without one.
             held.check_lease()?;
             let nth = if several.is_empty() { held.nth(&key) } else { None };
             return Ok(Prepared::Joined(Acquired::joining(nth, held, self.options.on_lost)));

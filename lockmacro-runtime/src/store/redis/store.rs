@@ -177,6 +177,8 @@ impl Redis {
                         && passes > 0
                         && Instant::now() < retry.budget.until =>
                 {
+                    // Each request removes waiters that have died, and the lock may be free behind
+                    // them.
                     passes -= 1;
                 }
                 Reply::Contended { nth, holder, .. } => {
@@ -221,6 +223,7 @@ impl Redis {
         let retention = &self.fence_retention;
         let args = [request.token.expose(), &ttl, fenced, window, retention, &limits, "0"];
         let script = if is_single { &ACQUIRE } else { &ACQUIRE_ALL };
+        // Before the request: a lease that counted from the answer would outlast the key.
         let sent = Moment::now();
         // Boxed, because most locks are free and do not need it.
         let asked = Box::pin(self.eval(script.with(request.keys(), &args), budget)).await;
@@ -245,6 +248,8 @@ impl Redis {
         let sent = Moment::now();
         match self.nodes.route(|| slot(key), budget, send).await? {
             Value::Okay => Ok(Some(Reply::granted(request, sent, Vec::new()))),
+            // The caller waits anyway, and learns of the holder by the request that joins the
+            // queue.
             Value::Nil if request.only_if_free => {
                 let holder = Box::default();
                 let queued = None;
@@ -285,6 +290,7 @@ impl Redis {
     ) -> Result<Value, RemoteError> {
         let reply = self.nodes.eval(call, budget).await;
         match reply {
+            // A proxy in front of a cluster looks like one server until it says so.
             Err(RemoteError::CrossSlot) => self.slots.store(true, Ordering::Relaxed),
             Err(RemoteError::DeniedInScript(denied)) => {
                 return Err(Box::pin(self.with_denied_commands(denied, call, budget)).await);

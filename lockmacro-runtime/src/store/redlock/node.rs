@@ -105,6 +105,8 @@ impl Nodes {
                 Withheld::Doubtful => unanswered(Unavailability::Timeout, UNRELEASED),
             })?;
         let node = &self.all[nth];
+        // Before the request: its answer proves that the server was there at this moment, and not
+        // later.
         let asked = Moment::now();
         let mut voting = pin!(async {
             let reply = node.vote(&attempt).await;
@@ -114,6 +116,8 @@ impl Nodes {
         let voted = match timeout(self.slow, &mut voting).await {
             Ok(voted) => voted,
             Err(_) => {
+                // Other callers do not wait for a node that is slow. This vote still counts if it
+                // comes.
                 self.back_off(nth, unanswered(Unavailability::Timeout, "asked"));
                 voting.await
             }

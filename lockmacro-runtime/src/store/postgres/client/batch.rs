@@ -95,9 +95,11 @@ impl<T: Send + 'static, R: Send + 'static> Batch<T, R> {
         let is_free = |since: &Option<Instant>| since.is_none_or(|since| since.elapsed() >= stuck);
         let in_flight = gathered.sending.iter().filter(|since| !is_free(since)).count();
         let Some(lane) = gathered.sending.iter().position(is_free) else { return answered };
+        // A lane in flight takes them next, unless that are more than it can take.
         if in_flight > 0 && gathered.items.len() < in_flight * self.most.load(Ordering::Relaxed) {
             return answered;
         }
+        // Under the mutex: of two items that come at once, one begins the batch.
         gathered.sending[lane] = Some(Instant::now());
         drop(gathered);
         let batch =
@@ -127,6 +129,8 @@ impl<T: Send + 'static, R: Send + 'static> Batch<T, R> {
             // After an outage that is most of them.
             gathered.items.retain(|item| !item.answer.is_closed());
         }
+        // Under the mutex under which items are added: one that comes after this finds the lane
+        // free.
         gathered.sending[lane] = (!gathered.items.is_empty()).then(Instant::now);
         gathered.sending[lane]?;
         let most = self.most.load(Ordering::Relaxed);

@@ -320,6 +320,7 @@ impl Pool {
         if let RemoteError::Transient(Transient { replace: true, .. }) = &error {
             failed.leave();
             let mut live = self.links[failed.link].live.lock();
+            // Others may have found the same connection broken, and have replaced it.
             if live.as_ref().is_some_and(|live| Arc::ptr_eq(live, failed)) {
                 *live = None;
                 self.monitor.broken();
@@ -348,6 +349,7 @@ impl Pool {
         until: Instant,
     ) -> Result<Arc<Live>, RemoteError> {
         loop {
+            // Looked at again after each try, which may have found the limit.
             let nth = if self.limit.is_reached() { self.kept() } else { nth };
             let link = &self.links[nth];
             if let Some(live) = link.open() {
@@ -399,12 +401,14 @@ impl Pool {
         let subscriptions = Arc::clone(&self.subscriptions);
         let monitor = Arc::clone(&self.monitor);
         let live = Live::new(nth, subscriptions, monitor, self.timeout, tls, connected);
+        // After a shutdown a late release has a connection that ends with it.
         if !self.is_closed() {
             *self.links[nth].live.lock() = Some(Arc::clone(&live));
         }
         if self.limit.is_reached() {
             self.shrink();
         }
+        // Last, as the locks that are confirmed because of this need the new connection.
         self.monitor.opened(false);
         Ok(live)
     }
