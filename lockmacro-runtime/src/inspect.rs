@@ -34,12 +34,13 @@ use crate::protocol::request::Request;
 use crate::store::inspection::Inspection;
 #[cfg(feature = "postgres")]
 use crate::store::postgres::{
+    client::url::{Database, check_schema},
     schema::{VERSION, install},
     store::{CONNECT_WITHIN, Postgres},
-    url::{Database, check_schema},
 };
 pub use crate::store::redis::acl::Use;
 use crate::store::redis::acl::{self, is_refused};
+use crate::sys::time::Moment;
 #[cfg(feature = "postgres")]
 use crate::value::defaults::Defaults;
 use crate::value::error::LockError;
@@ -176,7 +177,7 @@ impl LockManager {
         let HeldLock { key, token, .. } = lock;
         let Some(token) = token else { return Err(LockError::KeyNotALock { key: key.clone() }) };
         // Nothing is granted here: the ttl is never sent.
-        let request = Request::new(key.clone(), token.clone(), TTL_MIN);
+        let request = Request::new(key.clone(), token.clone(), TTL_MIN, Moment::now());
         // A release without an answer found the lock held.
         Ok(self.core().store.release(&request).await? != Released::NotHeld)
     }

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::error::Category;
 use serde_json::value::RawValue;
 
-use crate::value::same_value::is_same;
+use crate::run::same_value::is_same;
 
 /// A value that can be an argument of a deferred function, because serde can write and read it.
 ///

@@ -8,19 +8,20 @@ use tokio::runtime::Handle;
 use tokio::task::try_id;
 
 use crate::engine::hold_times::HoldTimes;
+#[cfg(any(feature = "defer", feature = "reuse"))]
+use crate::engine::sites::Sites;
 use crate::engine::thread::background::Background;
 use crate::engine::thread::blocking::may_block;
 use crate::engine::token::in_flight::{InFlight, InFlightGuard, Trailing};
 #[cfg(feature = "defer")]
 use crate::jobs::job_queue::JobQueue;
-use crate::protocol::shutdown::Shutdown;
 use crate::store::handle::Store;
+use crate::store::shutdown::Shutdown;
+use crate::sys::platform::host_name;
 use crate::sys::time::Moment;
 use crate::value::defaults::Defaults;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
-#[cfg(any(feature = "defer", feature = "reuse"))]
-use crate::value::sites::Sites;
 use crate::value::token::label;
 
 /// Round trips in a turn.
@@ -70,6 +71,7 @@ impl Core {
         #[cfg(feature = "defer")]
         let job_queue = job_queue.unwrap_or_else(|| store.job_queue(max_job_size));
         Arc::new_cyclic(|core: &Weak<Self>| {
+            // Weak, as the core owns the store that keeps this callback.
             let core = Weak::clone(core);
             store.backend.on_change(Box::new(move || {
                 if let Some(core) = core.upgrade() {
@@ -87,7 +89,7 @@ impl Core {
                 sites: Sites::default(),
                 background: Background::new(&store),
                 store,
-                label: label(its_label.as_deref()),
+                label: label(its_label.as_deref(), host_name),
                 defaults,
                 hold_times: HoldTimes::default(),
                 in_flight: Arc::default(),
@@ -111,6 +113,7 @@ impl Core {
         }
         inside_runtime()?;
         let ready = self.store.backend.ready().await;
+        // A shutdown meanwhile has closed the connections, which explains any other error.
         if self.shutdown.is_closed() { Err(LockError::SHUT_DOWN) } else { ready }
     }
 

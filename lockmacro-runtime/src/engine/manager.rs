@@ -50,6 +50,8 @@ impl Manager {
     pub(crate) async fn shut_down(&self, timeout: Duration) -> Result<(), LockError> {
         inside_runtime()?;
         let core = &self.core;
+        // First: whoever looks at the lock after this is refused, so nobody enters a queue behind
+        // the alarm.
         core.shutdown.close();
         // A woken waiter notices the shutdown.
         core.store.backend.alarm();
@@ -60,6 +62,7 @@ impl Manager {
         if empty.is_err() && held > 0 {
             return Err(LockError::ShutDown { held });
         }
+        // Only now, as the last releases have needed the connections.
         core.store.backend.close();
         core.background.stop();
         Ok(())

@@ -17,6 +17,8 @@ pub(crate) mod lease;
 pub(crate) mod manager;
 pub(crate) mod observer;
 pub(crate) mod queue;
+#[cfg(any(feature = "defer", feature = "reuse"))]
+pub(crate) mod sites;
 pub(crate) mod telemetry;
 pub(crate) mod thread;
 pub(crate) mod token;

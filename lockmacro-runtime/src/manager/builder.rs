@@ -458,7 +458,7 @@ impl LockManagerBuilder {
             return Ok(Store::of(Memory::shared()));
         }
         #[cfg(feature = "postgres")]
-        if let Some(server) = postgres::url::Database::of(&url, self.timeout) {
+        if let Some(server) = postgres::client::url::Database::of(&url, self.timeout) {
             let mut server = server?;
             let default = self.rules.fence_retention;
             if self.replicated.is_some() {

@@ -155,9 +155,9 @@ impl Lease {
     }
 }
 
-/// Whether a lease of `ttl`, granted by a command that was sent at `sent`, is over already.
-pub(crate) fn late(sent: Moment, ttl: Duration) -> bool {
-    Moment::now() >= end_of(sent, ttl)
+/// Whether a lease of `ttl`, granted by a command that was sent at `sent`, is over by now.
+pub(crate) fn late(sent: Moment, ttl: Duration, now: Moment) -> bool {
+    now >= end_of(sent, ttl)
 }
 
 /// When a lease of `ttl` ends that was granted by a command sent at `sent`.

@@ -1,8 +1,5 @@
-//! The rules of locks, without I/O: requests, answers, leases, and the counting of a quorum.
+//! The rules of locks, without I/O and without a clock: requests, answers and leases.
 
 pub(crate) mod answer;
-pub(crate) mod attempts;
 pub(crate) mod lease;
-pub(crate) mod quorum;
 pub(crate) mod request;
-pub(crate) mod shutdown;

@@ -1,5 +1,6 @@
 //! A request for a lock, as a store sees it.
 
+use std::any::Any;
 use std::borrow::Cow;
 use std::fmt;
 use std::slice;
@@ -7,7 +8,6 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use crate::protocol::attempts::Attempts;
 use crate::sys::sync::Mutex;
 use crate::sys::time::{LastMoment, Moment};
 use crate::value::applied::Applied;
@@ -66,13 +66,29 @@ struct Rare {
     /// Latest end of a renewal for more than the ttl.
     longest: LastMoment,
     /// The attempts at the nodes of a Redlock, one for each key.
-    all_attempts: OnceLock<Box<[Arc<Attempts>]>>,
+    attempts: OnceLock<Box<[AttemptsOfKey]>>,
     /// Receives the answers of the store while the request waits.
     events: Option<Arc<dyn RequestEvents>>,
     /// The name of the last holder that a request outside of a queue waited for, with the feature
     /// `metrics`.
     behind: Mutex<Option<Cow<'static, str>>>,
 }
+
+/// The attempts of a request for one of its keys, where the locks are on several servers: each of
+/// them may have a token that it has not answered for.
+pub(crate) trait ServerAttempts: Any + fmt::Debug + Send + Sync {
+    /// Whether no server has a token, and no request can bring one any more.
+    fn is_clear(&self) -> bool;
+
+    /// Whether a server may have a token, as far as it has answered.
+    fn is_doubtful(&self) -> bool;
+
+    /// When the current attempt began.
+    fn began(&self) -> Option<Moment>;
+}
+
+/// Those of one key, which a request shares with its parts; empty until the store has made them.
+type AttemptsOfKey = Arc<OnceLock<Arc<dyn ServerAttempts>>>;
 
 /// Receives the answers to a request that waits, before its last one.
 pub(crate) trait RequestEvents: fmt::Debug + Send + Sync {
@@ -102,14 +118,15 @@ pub(crate) trait RequestEvents: fmt::Debug + Send + Sync {
 impl RequestEvents for () {}
 
 impl Request {
-    pub(crate) fn new(key: LockKey, token: Token, ttl: Duration) -> Self {
+    /// `asked`: when its caller asked for the lock.
+    pub(crate) fn new(key: LockKey, token: Token, ttl: Duration, asked: Moment) -> Self {
         Self {
             key,
             token,
             ttl,
             name: Cow::Borrowed(""),
             fenced: false,
-            asked: Moment::now(),
+            asked,
             until: None,
             applied: AtomicU8::new(Applied::Unknown as u8),
             awaited: AtomicBool::new(false),
@@ -121,8 +138,8 @@ impl Request {
     }
 
     /// A request for the same key and of the same function.
-    fn like(&self, token: Token, fenced: bool) -> Self {
-        let request = Self::new(self.key.clone(), token, self.ttl);
+    fn like(&self, token: Token, fenced: bool, asked: Moment) -> Self {
+        let request = Self::new(self.key.clone(), token, self.ttl, asked);
         Self { name: self.name.clone(), fenced, ..request }
     }
 
@@ -168,14 +185,14 @@ impl Request {
     /// The same request for some of its keys.
     pub(crate) fn part(&self, keys: &[LockKey]) -> Self {
         let all = self.rare();
-        let attempts = self.keys().iter().zip(self.all_attempts());
+        let attempts = self.keys().iter().zip(self.attempts_of_keys());
         let theirs = attempts.filter(|(key, _)| keys.contains(key));
         let theirs: Box<_> = theirs.map(|(_, attempts)| Arc::clone(attempts)).collect();
         let rare = Rare {
             several: if keys.len() > 1 { keys.into() } else { Box::default() },
             min_hold: all.min_hold,
             stays: all.stays.clone(),
-            all_attempts: OnceLock::from(theirs),
+            attempts: OnceLock::from(theirs),
             ..Rare::default()
         };
         Self {
@@ -196,21 +213,21 @@ impl Request {
         self.keys().iter().map(|key| self.part(slice::from_ref(key))).collect()
     }
 
-    /// The same request with another token.
-    pub(crate) fn with_new_token(&self) -> Result<Self, LockError> {
+    /// The same request with another token, of these random bits.
+    pub(crate) fn with_new_token(&self, random: u128) -> Self {
         let given = self.rare.get().and_then(|rare| rare.given.clone());
-        let request = self.like(self.token.another()?, self.fenced);
+        let request = self.like(self.token.another(random), self.fenced, self.asked);
         let mut request = request.with(self.several().to_vec(), given, self.min_hold());
-        (request.until, request.asked) = (self.until, self.asked);
+        request.until = self.until;
         request.only_if_free = self.only_if_free;
-        Ok(request)
+        request
     }
 
-    /// A request with a token of its own, which the queue of this caller asks with. Without random
-    /// bits the token has no secret, and is not sent.
-    pub(crate) fn for_the_queue(&self) -> Self {
-        let token = self.token.another().unwrap_or_else(|_| self.token.spent());
-        Self { is_of_queue: true, ..self.like(token, false) }
+    /// A request with a token of its own, of these random bits, which the queue of this caller asks
+    /// with from now on. Without random bits the token has no secret, and is not sent.
+    pub(crate) fn for_the_queue(&self, random: Option<u128>, now: Moment) -> Self {
+        let token = random.map_or_else(|| self.token.spent(), |random| self.token.another(random));
+        Self { is_of_queue: true, ..self.like(token, false, now) }
     }
 
     /// A request for a token of the queue, by which all of its waiters wait together, for a lock of
@@ -220,8 +237,9 @@ impl Request {
         &self,
         longest: Duration,
         events: Arc<dyn RequestEvents>,
+        now: Moment,
     ) -> Option<Self> {
-        let mut request = if self.is_of_queue { self.copy() } else { self.take_over()? };
+        let mut request = if self.is_of_queue { self.copy(now) } else { self.take_over(now)? };
         request.ttl = request.ttl.min(longest);
         let mut rare = request.rare.take().unwrap_or_default();
         rare.events = Some(events);
@@ -231,16 +249,16 @@ impl Request {
 
     /// This request for another owner of its token; `None` if the token was released. This one
     /// neither asks any more, nor releases.
-    pub(crate) fn take_over(&self) -> Option<Self> {
+    pub(crate) fn take_over(&self, now: Moment) -> Option<Self> {
         if self.ends_use(TAKEN_OVER) != ASKS {
             return None;
         }
-        let mut request = self.copy();
+        let mut request = self.copy(now);
         request.shares_token_of(self);
         request.token_use = AtomicU8::new(ASKS);
         if self.applied().may_be() {
             // The server may have granted the lock for the caller's ttl.
-            request.renewed_until(Moment::now().after(self.ttl));
+            request.renewed_until(now.after(self.ttl));
         }
         Some(request)
     }
@@ -251,8 +269,8 @@ impl Request {
     }
 
     /// A request with its token that waits.
-    fn copy(&self) -> Self {
-        let request = self.like(self.token.clone(), false);
+    fn copy(&self, now: Moment) -> Self {
+        let request = self.like(self.token.clone(), false, now);
         // Until it is sent, which may take a subscription first.
         request.set_applied(Applied::No);
         let until = Some(request.asked.after(FOR_EVER));
@@ -261,12 +279,12 @@ impl Request {
 
     /// This request as that of the next holder of the lock that `held` was granted, with the token
     /// of `held`. Without another command the store may keep the lock until `kept_until`.
-    pub(crate) fn with_token_of(&self, held: &Self, kept_until: Moment) -> Self {
-        let request = self.like(self.token.clone(), self.fenced);
+    pub(crate) fn with_token_of(&self, held: &Self, kept_until: Moment, now: Moment) -> Self {
+        let request = self.like(self.token.clone(), self.fenced, self.asked);
         let mut request = request.with(Vec::new(), None, self.min_hold());
-        (request.asked, request.until) = (self.asked, held.until);
+        request.until = held.until;
         request.shares_token_of(held);
-        if held.lasts() > request.lasts() {
+        if held.lasts(now) > request.lasts(now) {
             request.renewed_until(kept_until);
         }
         request
@@ -283,8 +301,8 @@ impl Request {
     }
 
     /// How long the server keeps the lock that was just granted for `ttl`, without another command.
-    pub(crate) fn keeps(&self, ttl: Duration) -> Duration {
-        ttl.max(self.left(|rare| &rare.longest))
+    pub(crate) fn keeps(&self, ttl: Duration, now: Moment) -> Duration {
+        ttl.max(self.left(|rare| &rare.longest, now))
     }
 
     /// Records that a waiter waits for the release.
@@ -325,7 +343,7 @@ impl Request {
         self.set_applied(other.own_applied());
         self.token_use = other.same_use();
         if other.known().next().is_some() {
-            let _ = self.rare().all_attempts.set(other.all_attempts().into());
+            let _ = self.rare().attempts.set(other.attempts_of_keys().into());
         }
     }
 
@@ -367,10 +385,18 @@ impl Request {
         self.rare.get()?.behind.lock().clone()
     }
 
-    /// The attempts at the nodes of a Redlock, one for each key.
-    pub(crate) fn all_attempts(&self) -> &[Arc<Attempts>] {
+    /// The attempts for its first key, which the store makes once.
+    pub(crate) fn attempts<A: ServerAttempts + Default>(&self) -> Arc<A> {
+        let none = AttemptsOfKey::default();
+        let of_key = self.attempts_of_keys().first().unwrap_or(&none);
+        let attempts: Arc<dyn Any + Send + Sync> =
+            Arc::clone(of_key.get_or_init(|| Arc::new(A::default()))) as _;
+        attempts.downcast().expect("a request is sent by stores of one kind only")
+    }
+
+    fn attempts_of_keys(&self) -> &[AttemptsOfKey] {
         let none = || self.keys().iter().map(|_| Arc::default()).collect();
-        self.rare().all_attempts.get_or_init(none)
+        self.rare().attempts.get_or_init(none)
     }
 
     /// Records that the key stays until then at least.
@@ -423,9 +449,9 @@ impl Request {
     }
 
     /// How long the key, or the token in its queue, may last without a release.
-    pub(crate) fn lasts(&self) -> Duration {
+    pub(crate) fn lasts(&self, now: Moment) -> Duration {
         let queued = if self.waits() { WAITER_TTL + CONFIRM_WINDOW } else { Duration::ZERO };
-        self.keeps(self.ttl).max(queued)
+        self.keeps(self.ttl, now).max(queued)
     }
 
     /// How long the key stays at least, from the grant on.
@@ -435,12 +461,12 @@ impl Request {
 
     /// How long the key has to stay when it is released now, because of `min_hold`; zero without a
     /// grant.
-    pub(crate) fn keep(&self) -> Duration {
-        self.left(|rare| &rare.stays)
+    pub(crate) fn keep(&self, now: Moment) -> Duration {
+        self.left(|rare| &rare.stays, now)
     }
 
-    fn left(&self, until: impl Fn(&Rare) -> &LastMoment) -> Duration {
-        self.rare.get().map_or(Duration::ZERO, |rare| until(rare).get().since(Moment::now()))
+    fn left(&self, until: impl Fn(&Rare) -> &LastMoment, now: Moment) -> Duration {
+        self.rare.get().map_or(Duration::ZERO, |rare| until(rare).get().since(now))
     }
 
     /// When the last of several attempts began.
@@ -449,8 +475,9 @@ impl Request {
     }
 
     /// The attempts so far.
-    fn known(&self) -> impl Iterator<Item = &Arc<Attempts>> {
-        self.rare.get().and_then(|rare| rare.all_attempts.get()).into_iter().flatten()
+    fn known(&self) -> impl Iterator<Item = &Arc<dyn ServerAttempts>> {
+        let of_keys = self.rare.get().and_then(|rare| rare.attempts.get());
+        of_keys.into_iter().flatten().filter_map(|of_key| of_key.get())
     }
 
     fn rare(&self) -> &Rare {
@@ -489,7 +516,14 @@ mod tests {
         for name in ["first", "second"] {
             note_name(name, "");
         }
-        let new = || Request::new("k".into(), Token::new("", "", "").unwrap(), WAITER_TTL);
+        let new = || {
+            Request::new(
+                "k".into(),
+                Token::new("", "", "").unwrap(),
+                WAITER_TTL,
+                Moment::at(Duration::ZERO),
+            )
+        };
         let request = new();
         let part = new();
         part.contended(&Holder::new("web-3:4711:first"), 1);

@@ -15,6 +15,8 @@ mod driver;
 mod lead;
 #[cfg(feature = "reuse")]
 pub(crate) mod reuse;
+#[cfg(any(feature = "defer", feature = "reuse"))]
+pub(crate) mod same_value;
 #[cfg(feature = "test-util")]
 pub(crate) mod waits;
 pub(crate) mod with_policy;

@@ -22,6 +22,7 @@ use crate::engine::queue::shared_queue::SharedQueue;
 use crate::guard::LockGuard;
 use crate::lock::Lock;
 use crate::run::driver::{Run, RunningBody, Start};
+use crate::run::same_value::is_same;
 use crate::run_policy::{Returnable, RunPolicy};
 use crate::store::backend::ValueOf;
 use crate::sys::random::random_name;
@@ -29,7 +30,6 @@ use crate::sys::sync::Mutex;
 use crate::sys::time::Moment;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
-use crate::value::same_value::is_same;
 
 /// A longer value is not kept.
 const VALUE_MAX: usize = 1024 * 1024;

@@ -9,9 +9,9 @@ use std::time::Duration;
 use crate::jobs::job_queue::JobQueue;
 use crate::protocol::answer::{Answer, Failed, Released, StoreFuture};
 use crate::protocol::request::Request;
-use crate::protocol::shutdown::Shutdown;
 #[cfg(feature = "inspect")]
 use crate::store::inspection::Inspection;
+use crate::store::shutdown::Shutdown;
 use crate::store::subscriptions::AbandonedToken;
 use crate::sys::time::Instant;
 use crate::value::error::LockError;

@@ -9,9 +9,9 @@ use futures_util::future::join_all;
 
 use crate::protocol::answer::{Answer, Failed, Released, StoreFuture};
 use crate::protocol::request::Request;
-use crate::protocol::shutdown::Shutdown;
 use crate::store::backend::{Backend, RenewKind, Wait};
 use crate::store::join::held_all;
+use crate::store::shutdown::Shutdown;
 use crate::sys::time::Moment;
 use crate::value::applied::Applied;
 use crate::value::error::{LockError, UnavailableReason};

@@ -14,10 +14,10 @@ use crate::jobs::job_queue::JobQueue;
 use crate::jobs::memory::MemoryJobs;
 use crate::protocol::answer::{Answer, Failed, Grant, Queueing, Released, StoreFuture};
 use crate::protocol::request::Request;
-use crate::protocol::shutdown::Shutdown;
 use crate::store::backend::{Backend, RenewKind, Wait};
 #[cfg(feature = "reuse")]
 use crate::store::backend::{KeptText, ValueOf};
+use crate::store::shutdown::Shutdown;
 use crate::store::subscriptions::Subscriptions;
 use crate::store::tick::tick;
 use crate::sys::random::{self, HashMap};
@@ -148,9 +148,11 @@ impl Memory {
             let is_held = |table: &mut LockTable| {
                 table.holder(key, &request.token).is_some_and(|holder| holder.expires > now)
             };
+            // A request that is sent again keeps what its token has.
             if is_held(&mut table) {
                 continue;
             }
+            // Before the hand-off, whose first waiter may be this one.
             if let Some(number) = waiter {
                 table.enqueue(request, number);
             }
@@ -197,7 +199,7 @@ impl Memory {
 
     fn remove(&self, request: &Request) -> Released {
         // In this order: time that passes between the two readings keeps the key longer.
-        let keep = request.keep();
+        let keep = request.keep(Moment::now());
         let mut table = self.table.lock();
         let now = Moment::now();
         let mut all = true;
@@ -206,6 +208,7 @@ impl Memory {
                 Some(holder) => {
                     let was_held = holder.expires > now;
                     holder.expires = if was_held { now.after(keep) } else { now };
+                    // What stays for `min_hold` is nobody's: no token can renew or release it.
                     holder.token = holder.token.spent();
                     was_held
                 }
@@ -417,6 +420,7 @@ impl LockTable {
                 return;
             }
             let Some(MemoryWaiter { token, ttl, number, .. }) = self.remove(key, 0) else { return };
+            // A waiter without a subscription was dropped, and the next one is served.
             if subscriptions.alarm(number) {
                 // A stopped waiter must not keep the lock for the whole ttl.
                 let expires = now.after(ttl.min(CONFIRM_WINDOW));
@@ -466,7 +470,7 @@ mod tests {
     use super::*;
 
     fn request(key: &str, ttl: Duration) -> Request {
-        Request::new(key.into(), Token::new("test", "", "").unwrap(), ttl)
+        Request::new(key.into(), Token::new("test", "", "").unwrap(), ttl, Moment::now())
     }
 
     #[test]

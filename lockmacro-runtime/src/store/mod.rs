@@ -20,5 +20,6 @@ pub(crate) mod redlock;
 mod remote;
 mod replica_acks;
 mod several_keys;
+pub(crate) mod shutdown;
 pub(crate) mod subscriptions;
 mod tick;

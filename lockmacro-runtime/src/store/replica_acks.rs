@@ -25,7 +25,7 @@ impl Store {
             let within = end_of(grant.sent, grant.ttl).since(sent);
             let how = RenewKind::Acknowledged { within, left: within };
             let error = match self.renew(request, ttl, how).await {
-                Ok(true) if !late(sent, ttl) => {
+                Ok(true) if !late(sent, ttl, Moment::now()) => {
                     return Ok(Answer::Granted(Grant { sent, ttl, ..grant }));
                 }
                 Ok(true) => self.too_slow(request),

@@ -20,9 +20,9 @@ use tokio::time::sleep;
 use crate::protocol::answer::{Answer, Failed, Grant, Queueing, StoreFuture};
 use crate::protocol::lease::late;
 use crate::protocol::request::Request;
-use crate::protocol::shutdown::Shutdown;
 use crate::store::backend::{RenewKind, Wait};
 use crate::store::handle::Store;
+use crate::store::shutdown::Shutdown;
 use crate::sys::time::{Instant, Moment};
 use crate::value::applied::Applied;
 use crate::value::error::LockError;
@@ -210,7 +210,7 @@ impl<'a> OneByOne<'a> {
                 Err(loss) => return self.lost(loss),
             }
         }
-        if late(self.since, ttl) {
+        if late(self.since, ttl, Moment::now()) {
             let error = self.store.too_slow(request);
             return self.start_over(Err(Failed { error, applied: Applied::Unknown }));
         }
@@ -305,7 +305,9 @@ async fn renewed(
         match store.renew(held, ttl, RenewKind::Alone).await {
             Ok(true) => return Ok(sent),
             Ok(false) => return Err(None),
-            Err(error) if error.is_transient() && !late(since, lasts) && !is_over(end) => {
+            Err(error)
+                if error.is_transient() && !late(since, lasts, Moment::now()) && !is_over(end) =>
+            {
                 sleep(RETRY).await;
             }
             Err(error) => return Err(Some(error)),

@@ -100,6 +100,7 @@ impl Subscriptions {
     pub(crate) fn grant(&self, number: u64, secret: u64, hand_off: HandOff) {
         let inbox = self.inboxes.lock().get(&number).map(Arc::clone);
         match inbox {
+            // Taken, so that a push which arrives twice counts once.
             Some(inbox) if inbox.secret.lock().take_if(|own| *own == secret).is_some() => {
                 inbox.signal(Signal::Granted(Box::new(hand_off)));
             }
@@ -145,6 +146,7 @@ impl Inbox {
         }
         let before = mem::replace(&mut *received, Received::Signal(signal));
         drop(received);
+        // Without the mutex, as a waker may run code that drops the subscription.
         if let Received::Awaited(waker) = before {
             waker.wake();
         }
@@ -172,6 +174,7 @@ impl Subscription {
     pub(crate) fn next_id(&self) -> String {
         let number = self.number();
         let secret = random::secret().ok().map(|bits| bits as u64);
+        // Before the request is sent, which may be granted at once.
         *self.inbox.secret.lock() = secret;
         let secret = secret.map(|secret| format!("{secret:020}")).unwrap_or_default();
         format!("{number:020}{secret}")

@@ -13,10 +13,6 @@ pub(crate) mod key;
 pub(crate) mod limits;
 pub(crate) mod loss;
 pub(crate) mod mode;
-#[cfg(any(feature = "defer", feature = "reuse"))]
-pub(crate) mod same_value;
-#[cfg(any(feature = "defer", feature = "reuse"))]
-pub(crate) mod sites;
 pub(crate) mod template;
 pub(crate) mod token;
 pub(crate) mod url;

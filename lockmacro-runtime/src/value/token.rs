@@ -9,9 +9,6 @@ use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::time::{Duration, SystemTime};
 use std::{fmt, mem};
 
-use crate::sys::platform::host_name;
-use crate::sys::random::secret;
-use crate::value::error::LockError;
 use crate::value::escaped::Escaped;
 use crate::value::holder::Holder;
 
@@ -65,12 +62,6 @@ impl Token {
         Self(text.into())
     }
 
-    /// The first token that is sent.
-    #[cfg(test)]
-    pub(crate) fn new(label: &str, name: &str, note: &str) -> Result<Self, LockError> {
-        Self::draft(label, name, None, false, None, Some(note)).another()
-    }
-
     /// A token read from a server; `None` for a value of another format.
     #[cfg(feature = "inspect")]
     pub(crate) fn found(stored: &[u8]) -> Option<Self> {
@@ -84,9 +75,9 @@ impl Token {
         self.with_random(self.random().wrapping_add(nth.into()))
     }
 
-    /// A token with the same label. Fails when the system has no random bits.
-    pub(crate) fn another(&self) -> Result<Self, LockError> {
-        Ok(self.with_random(secret().map_err(LockError::no_random)?))
+    /// A token with the same label, of these random bits.
+    pub(crate) fn another(&self, random: u128) -> Self {
+        self.with_random(random)
     }
 
     /// The same label without the random part, for a key that has no holder any more.
@@ -235,12 +226,12 @@ fn label_of(stored: &[u8]) -> Option<String> {
 
 /// The label at the start of a manager's tokens, by default `host:pid`: one line, at most 128 bytes
 /// with the lock's name, readable in `redis-cli GET`.
-pub(crate) fn label(given: Option<&str>) -> String {
+pub(crate) fn label(given: Option<&str>, host: impl FnOnce() -> String) -> String {
     let mut label = String::new();
     match given {
         Some(given) => extend(&mut label, given),
         None => {
-            extend(&mut label, &format!("{}:{}", host_name(), std::process::id()));
+            extend(&mut label, &format!("{}:{}", host(), std::process::id()));
         }
     }
     label
@@ -253,6 +244,20 @@ fn extend(label: &mut String, text: &str) {
             break;
         }
         label.push(c);
+    }
+}
+
+#[cfg(test)]
+impl Token {
+    /// The first token that is sent.
+    pub(crate) fn new(
+        label: &str,
+        name: &str,
+        note: &str,
+    ) -> Result<Self, crate::value::error::LockError> {
+        let random =
+            crate::sys::random::secret().map_err(crate::value::error::LockError::no_random)?;
+        Ok(Self::draft(label, name, None, false, None, Some(note)).another(random))
     }
 }
 
@@ -309,10 +314,11 @@ mod tests {
 
     #[test]
     fn a_label_is_one_short_line() {
-        let shown = |text: &str, name| format!("{:?}", token(&label(Some(text)), name));
+        let shown =
+            |text: &str, name| format!("{:?}", token(&label(Some(text), String::new), name));
         assert_eq!(shown("web 3\n", "audit\torder"), "Token(web-3-:audit-order)");
         assert_eq!(shown("web", ""), "Token(web)");
-        let long = token(&label(Some(&"订".repeat(100))), "f");
+        let long = token(&label(Some(&"订".repeat(100)), String::new), "f");
         assert!(long.expose().len() <= LABEL_MAX + "/".len() + RANDOM_DIGITS);
     }
 
@@ -336,7 +342,7 @@ mod tests {
             {
                 let permits = waits.then_some(10_000).filter(|_| asked.is_some());
                 let token = Token::draft("web-3:4711", "audit", asked, waits, permits, note);
-                let token = token.another().unwrap();
+                let token = token.another(7);
                 let left = Some(Duration::from_secs(9));
                 let holder = Holder::of(token.expose().as_bytes(), left);
                 assert_eq!(holder.owner.as_deref(), Some("web-3:4711:audit"));

@@ -189,8 +189,8 @@ fn the_features_that_messages_name_exist() {
 #[test]
 fn the_settings_of_a_url_are_those_that_the_runtime_reads() {
     let files = [
-        "store/postgres/tls.rs",
-        "store/postgres/url.rs",
+        "store/postgres/client/tls.rs",
+        "store/postgres/client/url.rs",
         "store/redis/client/url.rs",
         "store/redlock/url.rs",
         "value/defaults.rs",

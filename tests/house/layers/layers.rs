@@ -36,19 +36,14 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("engine", &["engine/"]),
     (
         "store",
-        &[
-            "store/handle.rs",
-            "store/mod.rs",
-            "store/parts.rs",
-            "store/replica_acks.rs",
-            "store/several_keys.rs",
-        ],
+        &["store/handle.rs", "store/mod.rs", "store/replica_acks.rs", "store/several_keys.rs"],
     ),
     ("redlock", &["store/redlock/"]),
     ("redis", &["store/redis/"]),
     ("topology", &["store/redis/topology/"]),
     ("client", &["store/redis/client/"]),
     ("postgres", &["store/postgres/"]),
+    ("postgres client", &["store/postgres/client/"]),
     ("memory", &["store/memory.rs"]),
     ("remote", &["store/remote/"]),
     ("what stores share", &["store/"]),
@@ -203,6 +198,7 @@ fn no_store_uses_another_one() {
     let of = |file: &str| room(file).map(|room| ROOMS[room].0);
     let store = |file: &str| match of(file) {
         Some("topology" | "client" | "redlock") => Some("redis"),
+        Some("postgres client") => Some("postgres"),
         of => APART.into_iter().find(|store| of == Some(store)),
     };
     let imports = sources(CRATES[0]);
@@ -286,6 +282,56 @@ fn clocks_randomness_streams_and_tasks_come_from_one_file_each() {
             assert!(is_used, "{file} is read, and uses nothing of {paths:?}");
         }
     }
+}
+
+/// Every time and every random number is an argument there.
+#[test]
+fn values_and_rules_neither_read_a_clock_nor_draw_nor_wait() {
+    let root = root(CRATES[0]);
+    let apart = [
+        ("value/", &["crate::sys", "tokio", "serde_json"][..]),
+        (
+            "protocol/",
+            &[
+                "crate::sys::random",
+                "crate::sys::task",
+                "crate::sys::time::Instant",
+                "crate::sys::time::Moment::now",
+                "tokio",
+            ],
+        ),
+    ];
+    let imports = sources(CRATES[0]);
+    let mut told = Vec::new();
+    for (room, forbidden) in apart {
+        let files: Vec<_> = imports.files().filter(|file| file.starts_with(room)).collect();
+        assert!(files.len() >= 4, "{room}: {files:?}");
+        for file in files {
+            let mut paths = system::paths(&root.join(file));
+            paths.retain(|path| forbidden.iter().any(|start| is_within(path, start)));
+            told.extend(paths.into_iter().map(|path| format!("{file}: {path}")));
+        }
+    }
+    assert!(told.is_empty(), "{told:#?}");
+}
+
+/// Most files of a folder: a reader sees it at one glance.
+const FILES: usize = 18;
+
+#[test]
+fn a_folder_has_few_files() {
+    let mut open = vec![root(CRATES[0])];
+    let mut full = Vec::new();
+    while let Some(folder) = open.pop() {
+        let entries: Vec<_> = std::fs::read_dir(&folder).expect("a folder").flatten().collect();
+        let is_folder = |entry: &&std::fs::DirEntry| entry.path().is_dir();
+        open.extend(entries.iter().filter(is_folder).map(|entry| entry.path()));
+        let files = entries.iter().filter(|entry| !is_folder(entry)).count();
+        if files > FILES {
+            full.push(format!("{}: {files}", folder.display()));
+        }
+    }
+    assert!(full.is_empty(), "more than {FILES} files: {full:#?}");
 }
 
 #[test]

@@ -93,6 +93,7 @@ impl Future for Acquiring {
             *self = match step {
                 ControlFlow::Continue(next) => next,
                 ControlFlow::Break(ended) => {
+                    // The state is dropped here, and leaves its queue before the caller goes on.
                     *self = Acquiring::Over;
                     return Poll::Ready(ended);
                 }
@@ -146,6 +147,7 @@ fn begin(
             manager.core.store.backend.check_request(&request)
         }
     });
+    // Last, so that a caller who is refused costs the system no random bits.
     let drawn = checked
         .and_then(|()| secret().map_err(LockError::no_random))
         .map(|random| request.token.draw(random));
@@ -168,8 +170,9 @@ impl Caller {
             return Step::Continue(Acquiring::Asking(Box::pin(outside)));
         }
         if is_again {
-            match self.request.with_new_token() {
-                Ok(request) => self.request = Arc::new(request),
+            // The queue may have gone on with the first token and have retired it.
+            match secret().map_err(LockError::no_random) {
+                Ok(random) => self.request = Arc::new(self.request.with_new_token(random)),
                 Err(error) => return Step::Break(self.refused(Refusal::Failed(error))),
             }
         }
@@ -257,6 +260,8 @@ impl Caller {
         let mut is_first = true;
         loop {
             let outside = &manager.core.trailing_outside;
+            // Before the request is sent: a release that begins later is not that of the holder it
+            // finds.
             let trails = manager.core.trailing.count() > 0;
             let guard = manager.core.enter().map_err(Refusal::Failed)?;
             let mut own =
@@ -287,7 +292,8 @@ impl Caller {
                 }
                 releases -= 1;
             }
-            request = Arc::new(request.with_new_token().map_err(Refusal::Failed)?);
+            let random = secret().map_err(|error| Refusal::Failed(LockError::no_random(error)))?;
+            request = Arc::new(request.with_new_token(random));
             is_first = false;
         }
     }

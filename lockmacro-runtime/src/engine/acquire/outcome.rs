@@ -131,6 +131,7 @@ impl Wanted {
             }
             Refusal::Failed(error) => error,
         };
+        // An outage is logged once, and not by every caller that it refuses.
         let known = error.is_of_servers() && !manager.store.backend.is_news();
         telemetry::refused(request, &error, known);
         metrics::refused(request.name.clone(), error.kind());

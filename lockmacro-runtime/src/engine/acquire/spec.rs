@@ -13,7 +13,7 @@ use crate::engine::current;
 use crate::engine::lease::held::Held;
 use crate::engine::manager::Manager;
 use crate::protocol::request::Request;
-use crate::sys::time::wall_clock;
+use crate::sys::time::{Moment, wall_clock};
 use crate::value::defaults::{check_ttl, check_wait};
 use crate::value::error::LockError;
 use crate::value::key::{LockKey, in_order, permit_before_exclusive};
@@ -92,6 +92,7 @@ impl LockSpec {
         let keys = if several.is_empty() { slice::from_ref(&key) } else { &several };
         if let Some(held) = around(keys, |held: &Held| Arc::ptr_eq(&held.manager, &manager.core))? {
             keys.iter().try_for_each(|key| held.check_covers(key))?;
+            // To join a lock that is lost would be to run the body without one.
             held.check_lease()?;
             if self.options.fenced {
                 keys.iter().try_for_each(|key| held.has_fence(key))?;
@@ -114,7 +115,8 @@ impl LockSpec {
             None => (key, None),
         };
         let min_hold = self.options.min_hold.unwrap_or_default().min(ttl);
-        let mut request = Request::new(first, token, ttl).with(several, given, min_hold);
+        let mut request =
+            Request::new(first, token, ttl, Moment::now()).with(several, given, min_hold);
         request.name = self.name.clone();
         request.fenced = self.options.fenced;
         request.until = (!wait.is_zero()).then(|| request.asked.after(wait));

@@ -110,7 +110,8 @@ impl Held {
     ) -> Result<Arc<Self>, LockError> {
         let now = Moment::now();
         let mut tenure = taken_up.tenure.clone();
-        let request = waiter.with_token_of(taken_up.acquisition.request(), tenure.kept_until);
+        let request =
+            waiter.with_token_of(taken_up.acquisition.request(), tenure.kept_until, Moment::now());
         let acquisition = taken_up.acquisition.give_to(Arc::new(request));
         acquisition.request().granted(now);
         let lease = Lease::passed(now, tenure.ends, waiter.ttl, renewed_until(now));
@@ -237,7 +238,7 @@ impl Held {
             (state.tenure(), is_held && !state.is_suspect() && !state.is_checked)
         };
         let may_pass = is_sure
-            && self.request.keep().is_zero()
+            && self.request.keep(Moment::now()).is_zero()
             && !self.manager.has_changed_since(tenure.sent);
         // Called without the mutex, as the queue wakes the next caller.
         Some(caller.end(tenure, may_pass, acquisition))
@@ -475,7 +476,7 @@ impl Held {
         let counted = self.state.lock().counted.take();
         drop(counted);
         telemetry::released(&self.request, self.since);
-        let held = self.since.elapsed() + self.request.keep();
+        let held = self.since.elapsed() + self.request.keep(Moment::now());
         self.request.keys().iter().for_each(|key| self.manager.hold_times.note(key, held));
         self.changed.notify_waiters();
     }

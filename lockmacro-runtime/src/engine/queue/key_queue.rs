@@ -230,6 +230,8 @@ impl<A: Ask, W> KeyQueue<A, W> {
         let before = if waits { 0 } else { self.asleep };
         let arrival = match &self.state {
             State::Free if self.waiters.len() == before => self.asks(ask, until, None),
+            // Once only: in a process that acquires and releases all the time, such a caller would
+            // never be answered.
             State::Releasing { token, behind } if self.waiters.len() == before && !is_again => {
                 let first = behind.as_ref().unwrap_or(token).clone();
                 self.asks(ask, until, Some(first))
@@ -242,6 +244,7 @@ impl<A: Ask, W> KeyQueue<A, W> {
             _ if waits => Arrival::Waits(self.enter(ask)),
             _ if self.is_contended() => Arrival::Busy,
             _ => {
+                // The caller that asks has less time from now on, although nobody waits behind it.
                 if let State::Asking { is_wanted, .. } = &mut self.state {
                     *is_wanted = true;
                 }
@@ -271,6 +274,7 @@ impl<A: Ask, W> KeyQueue<A, W> {
         // One that comes too late for the lease is given more time as well: without it the next
         // offer would last as long, and be over again before this waiter comes.
         self.waiters[at].missed += u32::from(at < self.asleep || is_too_late);
+        // Whoever is polled is awake, and those behind it may be.
         self.asleep = self.asleep.min(at);
         let ask = &self.waiters[at].ask;
         self.state = match mem::replace(&mut self.state, State::Free) {
@@ -331,6 +335,7 @@ impl<A: Ask, W> KeyQueue<A, W> {
         let out = &mut effects;
         let is_due = self.due().is_some_and(|due| due <= now);
         match event {
+            // First, as the next state depends on who is left.
             Leaves(ticket) => out.unused = self.remove(ticket),
             Closes { for_fences } => self.send_away(for_fences, out),
             _ => {}
@@ -392,6 +397,8 @@ impl<A: Ask, W> KeyQueue<A, W> {
             }
             (Free, Time) if is_due => self.request(out),
             (Held(of), Ends { by, tenure, turn }) if by == of => {
+                // Since the grant, and not since the last holder: other processes wait for one turn
+                // only, however many callers share it.
                 if now < tenure.began.after(turn) {
                     self.offer(tenure, now, out)
                 } else {
@@ -548,6 +555,8 @@ impl<A: Ask, W> KeyQueue<A, W> {
     /// Asks with a new token, if anybody is awake to have the answer.
     fn request(&self, out: &mut Effects<A::Token, W>) -> State<A::Token> {
         let Some(first) = self.waiters.get(self.asleep) else { return State::Free };
+        // Never the token of an earlier turn: its release may still arrive, and would free the next
+        // grant.
         let token = first.ask.another();
         out.ask = Some(token.clone());
         State::Requested { token, contended: false }
@@ -595,6 +604,8 @@ impl<A: Ask, W> KeyQueue<A, W> {
         if let State::Offered { to, .. } = &mut self.state {
             *to -= usize::from(at < *to);
         }
+        // Kept until the queue is empty: to find out who else needs a fence would mean to look at
+        // everybody.
         self.fenced &= self.waiters.len() > 1;
         self.waiters.remove(at)?.waker
     }
@@ -606,6 +617,7 @@ impl<A: Ask, W> KeyQueue<A, W> {
         let leave = self.waiters.iter_mut().filter(|one| goes(one));
         out.wake.extend(leave.filter_map(|waiter| waiter.waker.take()));
         self.waiters.retain(|waiter| !goes(waiter));
+        // Nobody who is left needs one.
         self.fenced = false;
     }
 

@@ -17,6 +17,7 @@ use crate::engine::token::acquisition::{Acquisition, Refusal};
 use crate::engine::token::in_flight::{InFlightGuard, TokenOwner};
 use crate::protocol::answer::{Queueing, Released};
 use crate::protocol::request::Request;
+use crate::sys::random::secret;
 use crate::sys::sync::Mutex;
 use crate::sys::time::Moment;
 use crate::value::error::{LockError, UnavailableReason};
@@ -63,7 +64,7 @@ impl Ask for Arc<Request> {
     }
 
     fn another(&self) -> Self {
-        Self::new(self.for_the_queue())
+        Self::new(self.for_the_queue(secret().ok(), Moment::now()))
     }
 }
 
@@ -211,16 +212,19 @@ impl SharedQueue {
     ) -> (R, Left) {
         let mut left = Left { acquisition, reported: None, release: None };
         // The holder is dropped without the mutex: the last one to drop it needs the queue.
-        let (result, effects, to_send, mut retired, withdrawn, _held) = {
+        let (result, effects, to_send, mut retired, withdrawn, _held, starts) = {
             let mut state = self.state.lock();
             let (result, mut effects) = change(&mut state);
             left.release = effects.release.take();
+            // The acquisition follows the tenure: that of an offer which has ended is released, and
+            // the queue keeps that of a lock which is offered from now on.
             let is_offered = state.queue.offered().is_some();
             let mut retired = if is_offered { None } else { state.offered.take() };
             if is_offered && state.offered.is_none() {
                 state.offered = left.acquisition.take();
             }
             let release = left.release.as_ref();
+            // The task of a request that is withdrawn releases its token, so nobody else has to.
             let mut withdrawn = state.asked.take_if(|(asked, _)| release == Some(asked));
             if retired.is_some() || withdrawn.is_some() {
                 left.release = None;
@@ -229,6 +233,8 @@ impl SharedQueue {
                 let (withdraw, withdrawal) = oneshot::channel();
                 let earlier = state.asked.replace((question.clone(), withdraw));
                 withdrawn = withdrawn.take().or(earlier);
+                // Counted before the caller stops counting its token: a shutdown must not see zero
+                // in between.
                 let guard = self.core.in_flight.join();
                 left.request_for(question, retired.take(), withdrawal, guard)
             });
@@ -242,17 +248,23 @@ impl SharedQueue {
                 drop(state.value.take());
                 state.queue.shrink();
             }
-            let held = self.watch(&mut state);
-            (result, effects, to_send, retired, withdrawn, held)
+            let (held, starts) = self.watch(&mut state);
+            (result, effects, to_send, retired, withdrawn, held, starts)
         };
+        // In the order of the fields of `Effects`.
         // A request that nobody waits for any more ends before the next one is sent.
         drop(withdrawn);
         if let Some(to_send) = to_send {
+            // On the same connection before the release of the turn before: so the lock is handed
+            // off by the store, and no other process finds the key free in between.
             self.send(to_send);
         }
         // Released in the background, and before the waiters are woken, who may ask again.
         drop(retired.take());
         effects.wake.into_iter().for_each(Waker::wake);
+        if starts {
+            self.start_watch();
+        }
         // Its drop may panic: the others are awake by then.
         drop(effects.unused);
         (result, left)
@@ -296,6 +308,7 @@ impl SharedQueue {
             Event::Answered { token: asked.clone(), contended: true }
         });
         self.report_long_wait();
+        // Unlike `notify_waiters` it is kept for a release that begins to wait for it later.
         self.answered.notify_one();
     }
 
@@ -319,6 +332,7 @@ impl SharedQueue {
     /// The manager is shut down: all waiters are sent away.
     pub(crate) fn close(self: &Arc<Self>) {
         self.on(None, |state| {
+            // Callers that arrive later are refused before they reach the queue.
             state.sent_away = Some((state.queue.last(), LockError::SHUT_DOWN));
             Event::Closes { for_fences: false }
         });
@@ -329,11 +343,13 @@ impl SharedQueue {
     fn refused(self: &Arc<Self>, asked: &Arc<Request>, error: LockError) {
         let for_fences = error.is_of_fences();
         self.on(None, |state| {
+            // An answer to an earlier question says nothing to those who wait now.
             if state.asked.as_ref().is_none_or(|(question, _)| question != asked) {
                 return Event::Time;
             }
             if error.is_of_replicas() {
                 state.asked = None;
+                // The others ask with another token, whose grant may be acknowledged.
                 state.sent_away = state.queue.next().map(|first| (first, error));
                 return Event::Fails(asked.clone());
             }
@@ -370,6 +386,8 @@ impl SharedQueue {
     fn busy_since(&self, since: Moment) -> Option<Refusal> {
         let mut held = None;
         let state = self.state.lock();
+        // The answer to an earlier request may be about a holder that had left when the caller
+        // came.
         let is_busy = state.contended_at.is_some_and(|at| since <= at);
         is_busy.then(|| self.busy(&state, Queueing::Outside, &mut held))
     }
@@ -379,6 +397,7 @@ impl SharedQueue {
     fn over(&self, waits: Option<Ticket>, since: Moment) -> Result<Refusal, Refusal> {
         let mut held = None;
         let state = self.state.lock();
+        // Then the last answer of the store is about an earlier holder.
         let is_ours = state.queue.holder().is_some() || state.queue.offered().is_some();
         let last = state.last.as_ref().filter(|_| !is_ours);
         if let Some(Err(error)) = last {

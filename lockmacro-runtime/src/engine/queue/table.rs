@@ -43,6 +43,7 @@ struct QueueTable {
 impl Queues {
     /// The queue of a key, which is made if there is none.
     pub(crate) fn of(self: &Arc<Self>, key: &LockKey, core: &Arc<Core>) -> Arc<SharedQueue> {
+        // Read first: a write by every caller would take the cache line from the other threads.
         if !self.is_used.load(Ordering::Relaxed) {
             self.is_used.store(true, Ordering::Relaxed);
             self.plan(core);
@@ -90,9 +91,12 @@ impl Queues {
 impl Timed for Queues {
     fn run<'a>(self: Arc<Self>, _: &'a Store, over: &'a Over<'a>) -> BoxFuture<'a, ()> {
         async move {
+            // Before the queues are told the time: a caller that comes meanwhile keeps the sweep.
             let mut goes_on = self.is_used.swap(false, Ordering::Relaxed);
             self.all().for_each(|queue| goes_on |= queue.time());
             let mut sweep = self.sweep.lock();
+            // Under the mutex that `plan` takes, so that a caller who comes after this plans
+            // another sweep.
             if goes_on || self.is_used.load(Ordering::Relaxed) {
                 over(Some(Moment::now().after(SWEEP)))
             } else {

@@ -87,14 +87,38 @@ impl Background {
         sent: Moment,
         due: Option<Moment>,
     ) -> Result<Option<Enrolled>, LockError> {
+        let (enrolled, starts) = self.enroll(timed, sent, due);
+        if starts {
+            self.start()?;
+        }
+        Ok(enrolled)
+    }
+
+    /// The same, without the thread that runs it: if the second value is true, its caller
+    /// [starts](Background::start) that once it holds no mutex.
+    pub(crate) fn enroll(
+        &self,
+        timed: Weak<dyn Timed>,
+        sent: Moment,
+        due: Option<Moment>,
+    ) -> (Option<Enrolled>, bool) {
         if due.is_none() && !self.store.backend.may_forget() {
-            return Ok(None);
+            return (None, false);
         }
         let (enrolled, due) = self.timers.enroll(timed, sent, due);
-        if due || self.store.backend.may_fail_over() {
-            self.tasks()?;
-        }
-        Ok(Some(enrolled))
+        // A lease that nothing will ever renew needs no thread.
+        (Some(enrolled), due || self.store.backend.may_fail_over())
+    }
+
+    /// Starts the thread, unless it runs.
+    pub(crate) fn start(&self) -> Result<(), LockError> {
+        self.tasks().map(drop)
+    }
+
+    /// Keeps the thread from being started, until the result is dropped.
+    #[cfg(test)]
+    pub(crate) fn delay_start(&self) -> impl Sized + '_ {
+        self.thread.lock()
     }
 
     /// Confirms every held lock at once.
@@ -108,6 +132,7 @@ impl Background {
 
     /// Releases a dropped lock, see [`Cleanup`]. `guard` is dropped when the lock was released.
     pub(crate) fn clean_up(&self, request: Arc<Request>, guard: InFlightGuard) {
+        // The lock is that of the parent process, which goes on with it.
         if self.is_forked() {
             return;
         }
@@ -194,6 +219,8 @@ impl Background {
         let timers = Arc::clone(&self.timers);
         let task: Task = Box::new(move |store| Box::pin(timers.work(store)));
         tasks.0.send(task).map_err(|_| no_thread("it ended"))?;
+        // After a shutdown each task has a thread that ends with it, so that a lock which is
+        // dropped late is released and nothing is left running.
         here.tasks = (!here.stopped).then(|| tasks.clone());
         Ok(tasks)
     }

@@ -95,9 +95,11 @@ impl Timers {
         table.last_id += 1;
         let id = table.last_id;
         table.entries.insert(id, Timer { timed, state: TimerState::Idle });
+        // The task has set no timer, and would sleep through the new entry.
         if mem::take(&mut table.asleep) {
             self.sooner.notify_one();
         }
+        // The server was replaced while the grant was in flight: it may not know of the lock.
         let due = table.changed.filter(|changed| sent <= *changed).or(due);
         if let Some(due) = due {
             self.schedule(table, id, due);
@@ -128,6 +130,7 @@ impl Timers {
                 let store = store.clone();
                 spawn(async move { timed.run(&store, &|next| timers.over(id, next)).await });
             }
+            // Only while there are entries: a manager without locks asks its server nothing.
             if store.backend.may_fail_over() && !self.fall_asleep() {
                 next = Some(next.unwrap_or(CLOCK_CHECK));
                 if now.0.since(probed) >= CLOCK_CHECK {
@@ -161,10 +164,14 @@ impl Timers {
             table.due.pop_first();
             if let Some(entry) = table.entries.get_mut(&id) {
                 entry.state = TimerState::Running { outdated: false };
+                // A lock that is being dropped needs no renewal, and its `Enrolled` removes the
+                // entry.
                 taken.extend(entry.timed.upgrade().map(|timed| (id, timed)));
             }
         }
         let pause = table.due.first().map(|(due, _)| checked(due.since(now), CLOCK_CHECK));
+        // Noted under the same mutex: an entry that comes before the task sleeps, and is due
+        // sooner, wakes it all the same.
         table.wakes = pause.map(|pause| now.after(pause));
         Some((taken, pause))
     }
@@ -177,6 +184,7 @@ impl Timers {
         due.clear();
         for (id, entry) in &mut *entries {
             match &mut entry.state {
+                // Its answer may be that of the server before.
                 TimerState::Running { outdated } => *outdated = true,
                 state => {
                     due.insert((now, *id));
@@ -196,6 +204,7 @@ impl Timers {
     /// Records that an entry was run, and when it is due next.
     fn over(&self, id: u64, next: Option<Moment>) {
         let mut table = self.table.lock();
+        // It was dropped while it ran.
         let Some(entry) = table.entries.get_mut(&id) else { return };
         let outdated = entry.state == TimerState::Running { outdated: true };
         entry.state = TimerState::Idle;

@@ -21,7 +21,7 @@ use crate::store::subscriptions::AbandonedToken;
 use crate::sys::backoff::{Backoff, jittered};
 use crate::sys::random::HashMap;
 use crate::sys::sync::{Mutex, until};
-use crate::sys::time::Instant;
+use crate::sys::time::{Instant, Moment};
 use crate::value::error::{LockError, UnavailableReason};
 
 /// Most first releases in flight, so that a server that is available again is not flooded.
@@ -101,7 +101,7 @@ impl Cleanup {
         }
         Some(DroppedLock {
             cleanup: Arc::clone(self),
-            end: Instant::now() + request.lasts(),
+            end: Instant::now() + request.lasts(Moment::now()),
             request,
             guard: Some(guard),
             is_first: true,
@@ -332,6 +332,7 @@ mod tests {
     use super::*;
     use crate::store::memory::Memory;
     use crate::store::redis::store::Redis;
+    use crate::store::redlock::attempts::Attempts;
     use crate::value::applied::Applied;
     use crate::value::token::Token;
 
@@ -344,7 +345,7 @@ mod tests {
 
     fn request_for(ttl: Duration, key: impl ToString) -> Arc<Request> {
         let token = Token::new("test", "", "").unwrap();
-        Arc::new(Request::new(key.to_string().into(), token, ttl))
+        Arc::new(Request::new(key.to_string().into(), token, ttl, Moment::now()))
     }
 
     fn memory() -> (Memory, Store) {
@@ -560,7 +561,7 @@ mod tests {
     fn a_lock_is_released_until_the_last_node_has_answered() {
         let request = request("order:1");
         request.set_applied(Applied::No);
-        let attempts = Arc::clone(&request.all_attempts()[0]);
+        let attempts = request.attempts::<Attempts>();
         let vote = attempts.note_sent(2, attempts.begin(), (7, request.ttl)).unwrap();
         vote.answered(Applied::Yes);
         let mut dropped = dropped(Arc::clone(&request));

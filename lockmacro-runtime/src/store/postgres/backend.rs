@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::client::values::stored;
 #[cfg(feature = "defer")]
 use super::jobs::PostgresJobs;
 use super::store::Postgres;
 #[cfg(feature = "inspect")]
 use super::store::failed;
-use super::values::stored;
 #[cfg(feature = "defer")]
 use crate::jobs::job_queue::JobQueue;
 use crate::protocol::answer::{Answer, Failed, Released, StoreFuture};

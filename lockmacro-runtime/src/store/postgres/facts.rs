@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use tokio_postgres::Row;
 
-use super::connection::PUSHES;
+use super::client::connection::PUSHES;
+use super::client::values::column;
 use super::schema::foreign_parts;
 use super::store::Postgres;
-use super::values::column;
 use crate::store::remote::budget::Budget;
 use crate::store::remote::clock_facts::clock_facts;
 use crate::store::remote::error::RemoteError;

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tokio_postgres::Row;
 
-use super::connection::Pool;
+use super::client::connection::Pool;
+use super::client::values::{Values, column, read_back, stored, values};
 use super::store::{Postgres, failed};
-use super::values::{Values, column, read_back, stored, values};
 use crate::protocol::answer::StoreFuture;
 use crate::store::inspection::Inspection;
 use crate::store::remote::budget::Budget;

@@ -9,10 +9,10 @@ use tokio::select;
 use tokio::time::timeout;
 use tokio_postgres::Row;
 
-use super::connection::Pool;
-use super::error::unexpected;
+use super::client::connection::Pool;
+use super::client::error::unexpected;
+use super::client::values::{Values, column, millis, read_back, stored, values};
 use super::store::{Postgres, failed};
-use super::values::{Values, column, millis, read_back, stored, values};
 use crate::jobs::job::{Job, JobInfo, JobState, NewJob, Page, Settled, Stored, TakeOptions, When};
 use crate::jobs::job_queue::{JobFuture, JobQueue, StopWaiting};
 use crate::jobs::limits::{check_size, full, note_abandoned};

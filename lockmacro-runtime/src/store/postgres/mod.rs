@@ -3,25 +3,17 @@
 //! operation in one round trip.
 
 mod backend;
-mod batch;
-mod connection;
-mod error;
+pub(crate) mod client;
 #[cfg(feature = "inspect")]
 mod facts;
-mod hosts;
 #[cfg(feature = "inspect")]
 mod inspect;
 #[cfg(feature = "defer")]
 mod jobs;
-mod limit;
-mod live;
 mod release;
 mod renew;
 pub(crate) mod schema;
 pub(crate) mod store;
-mod tls;
-pub(crate) mod url;
 #[cfg(feature = "reuse")]
 mod value;
-mod values;
 mod wait;

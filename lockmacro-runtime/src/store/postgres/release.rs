@@ -3,15 +3,15 @@
 use std::mem;
 use std::sync::Arc;
 
-use super::connection::Pool;
+use super::client::connection::Pool;
+use super::client::values::{Values, column, millis, stored, values};
 use super::store::Postgres;
-use super::values::{Values, column, millis, stored, values};
 use crate::protocol::answer::Released;
 use crate::protocol::request::Request;
 use crate::store::remote::budget::Budget;
 use crate::store::remote::error::{RemoteError, Transient};
 use crate::sys::task::spawn;
-use crate::sys::time::Instant;
+use crate::sys::time::{Instant, Moment};
 use crate::value::applied::Applied;
 use crate::value::error::{LockError, UnavailableReason};
 
@@ -23,7 +23,7 @@ impl Postgres {
         let budget = Budget::brief(self.timeout);
         let keys: Vec<_> = request.keys().iter().map(|key| stored(key).into_owned()).collect();
         let token = request.token.expose().to_owned();
-        let keep = millis(request.keep());
+        let keep = millis(request.keep(Moment::now()));
         let link = Pool::link_of(request.key.as_str());
         let releasing = pool.releases.subscribe();
         let task = spawn(async move {

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use tokio::time::timeout_at;
 
-use super::batch::{Batch, Renewal, Renewed};
-use super::connection::{Pool, RENEWALS};
+use super::client::batch::{Batch, Renewal, Renewed};
+use super::client::connection::{Pool, RENEWALS};
+use super::client::values::{column, millis, stored, values};
 use super::store::Postgres;
-use super::values::{column, millis, stored, values};
 use crate::protocol::request::Request;
 use crate::store::backend::RenewKind;
 use crate::store::remote::budget::Budget;

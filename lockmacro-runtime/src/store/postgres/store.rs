@@ -8,17 +8,17 @@ use std::time::Duration;
 
 use tokio_postgres::Row;
 
-use super::batch::{Batch, Renewals, Unwanted};
-use super::connection::{PUSHES, Pool};
-use super::error::{READ_ONLY, unexpected};
-use super::live::CONNECTION;
+use super::client::batch::{Batch, Renewals, Unwanted};
+use super::client::connection::{PUSHES, Pool};
+use super::client::error::{READ_ONLY, unexpected};
+use super::client::live::CONNECTION;
+use super::client::url::Database;
+#[cfg(any(feature = "defer", feature = "inspect", feature = "reuse"))]
+use super::client::values::Values;
+use super::client::values::{column, millis, stored, values};
 #[cfg(feature = "inspect")]
 use super::schema::present;
 use super::schema::{VERSION, install, state};
-use super::url::Database;
-#[cfg(any(feature = "defer", feature = "inspect", feature = "reuse"))]
-use super::values::Values;
-use super::values::{column, millis, stored, values};
 use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
 use crate::protocol::lease::{late, too_slow};
 use crate::protocol::request::Request;
@@ -130,6 +130,7 @@ impl Postgres {
     pub(super) async fn connected(&self) -> Result<(), LockError> {
         let check = |budget, _| async move {
             if self.pool.servers.installs {
+                // With all of the time, as making the tables takes longer than an answer may.
                 self.install(Budget { answer: self.timeout, ..budget }).await?;
             }
             self.state(budget).await
@@ -173,6 +174,7 @@ impl Postgres {
         let is_read_only: bool = column(&row, 2)?;
         let may_call: bool = column(&row, 3)?;
         self.pool.clock.note(column::<i64>(&row, 4)?.cast_unsigned());
+        // The role first: a replica has the schema of its primary, and grants nothing all the same.
         Err(RemoteError::Final(if is_replica || is_read_only {
             let detail = if is_replica { "connect to its primary" } else { READ_ONLY };
             let server = Some(servers.name.clone());
@@ -247,7 +249,9 @@ impl Postgres {
         let token = request.token.expose();
         let fenced = request.is_fenced();
         let values = values![keys, token, ttl, holders, fenced, id, channel, callers, waits];
+        // Before the request, as the lease counts from here.
         let sent = Moment::now();
+        // From here on the server may have the token, whatever becomes of this future.
         request.set_applied(Applied::Unknown);
         let link = Pool::link_of(request.key.as_str());
         let row = self.pool.call_in_time(link, "ask", values, budget).await?;
@@ -265,7 +269,7 @@ impl Postgres {
     /// Refuses a grant that arrived after its lease had ended.
     fn in_time(&self, reply: Reply) -> Result<Reply, RemoteError> {
         match reply {
-            Reply::Granted(grant) if late(grant.sent, grant.ttl) => {
+            Reply::Granted(grant) if late(grant.sent, grant.ttl, Moment::now()) => {
                 let reason = UnavailableReason::TooSlow;
                 let detail = too_slow(grant.ttl);
                 let error =
@@ -282,6 +286,7 @@ impl Postgres {
         if Instant::now() < tidy.0 {
             return;
         }
+        // Before the work, so that one of many requests begins it.
         tidy.0 = Instant::now() + TIDY_EVERY;
         let mut after = tidy.1.clone();
         let next = Arc::clone(&self.tidy);

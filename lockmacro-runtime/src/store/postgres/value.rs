@@ -7,9 +7,9 @@ use std::time::Duration;
 use scopeguard::{ScopeGuard, guard};
 use tokio::time::sleep;
 
-use super::connection::Pool;
+use super::client::connection::Pool;
+use super::client::values::{Values, column, millis, stored, values};
 use super::store::{Postgres, failed};
-use super::values::{Values, column, millis, stored, values};
 use crate::protocol::request::Request;
 use crate::store::backend::{KeptText, ValueOf};
 use crate::store::remote::budget::Budget;

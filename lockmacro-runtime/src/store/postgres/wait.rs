@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tokio::time::timeout_at;
 
-use super::connection::Pool;
+use super::client::connection::Pool;
+use super::client::values::{column, millis, stored, values};
 use super::store::Postgres;
-use super::values::{column, millis, stored, values};
 use crate::protocol::request::Request;
 use crate::store::remote::budget::Budget;
 use crate::store::remote::error::RemoteError;

@@ -2,9 +2,9 @@
 
 use std::iter;
 
-use crate::store::redis::scripts::{self, OF_WAITERS, needed_by};
 #[cfg(feature = "defer")]
-use crate::store::redis::store::jobs::CALLS;
+use crate::store::redis::jobs::CALLS;
+use crate::store::redis::scripts::{self, OF_WAITERS, needed_by};
 
 /// An enum with the name and the description of each variant.
 macro_rules! uses {

@@ -34,24 +34,9 @@ use crate::value::limits::CONFIRM_WINDOW;
 #[cfg(test)]
 use crate::value::url::Url;
 
-mod backend;
-mod down;
-#[cfg(feature = "inspect")]
-mod facts;
-#[cfg(feature = "inspect")]
-mod inspect;
-#[cfg(feature = "defer")]
-pub(crate) mod jobs;
-mod ready;
-pub(crate) mod release;
-mod single_node;
-#[cfg(feature = "reuse")]
-mod value;
-mod wait;
-
 /// [`CONFIRM_WINDOW`](crate::value::limits::CONFIRM_WINDOW) in milliseconds, as the scripts take
 /// it.
-static CONFIRM_WINDOW_MS: LazyLock<String> =
+pub(super) static CONFIRM_WINDOW_MS: LazyLock<String> =
     LazyLock::new(|| CONFIRM_WINDOW.as_millis().to_string());
 
 /// Most requests that pass dead waiters. It is enough for a full queue: each request passes 128
@@ -59,22 +44,22 @@ static CONFIRM_WINDOW_MS: LazyLock<String> =
 const PASSES_MAX: usize = 128;
 
 pub(crate) struct Redis {
-    nodes: Topology,
-    monitor: Arc<Monitor>,
+    pub(super) nodes: Topology,
+    pub(super) monitor: Arc<Monitor>,
     /// Whether another server may take over at any time.
-    can_fail_over: bool,
+    pub(super) can_fail_over: bool,
     /// Delivers grants to the waiters.
-    grants: Arc<Grants>,
-    timeout: Duration,
+    pub(super) grants: Arc<Grants>,
+    pub(super) timeout: Duration,
     /// Whether the server wants the keys of a script in one slot, as a CROSSSLOT error has shown.
-    slots: Arc<AtomicBool>,
+    pub(super) slots: Arc<AtomicBool>,
     /// The replicas that have to acknowledge a lock, if any.
-    replicated: Option<ReplicaAcks>,
+    pub(super) replicated: Option<ReplicaAcks>,
     /// The retention of a key's last fence in milliseconds, as the scripts take it.
-    fence_retention: Arc<str>,
+    pub(super) fence_retention: Arc<str>,
     /// Whether the user may use every key, as the last check of the rights found. Otherwise a lock
     /// that a plain SET is granted may not be releasable, because its companion keys are denied.
-    every_key: Arc<OnceLock<bool>>,
+    pub(super) every_key: Arc<OnceLock<bool>>,
     /// Whether callers without a wait fail at once while their server is down.
     pub(crate) fails_fast: bool,
 }
@@ -116,7 +101,7 @@ impl Redis {
     }
 
     /// Connects, checks the user's rights, and refuses a replica.
-    async fn connected(&self) -> Result<(), LockError> {
+    pub(super) async fn connected(&self) -> Result<(), LockError> {
         // No error here names a key.
         let nothing = LockKey::from("");
         let check = |budget, _| self.check_server(true, budget);
@@ -126,7 +111,7 @@ impl Redis {
 
     /// Whether the user may use every key, as the last check found. Checks the rights if the
     /// manager was made without.
-    async fn may_use_every_key(&self, budget: Budget) -> Result<bool, RemoteError> {
+    pub(super) async fn may_use_every_key(&self, budget: Budget) -> Result<bool, RemoteError> {
         match self.every_key.get() {
             Some(every_key) => Ok(*every_key),
             None => Box::pin(self.check_rights(true, budget)).await,
@@ -139,14 +124,14 @@ impl Redis {
     }
 
     /// The host and port of the server that has a key, if it is known.
-    fn server_of(&self, key: &LockKey) -> Option<Box<str>> {
+    pub(super) fn server_of(&self, key: &LockKey) -> Option<Box<str>> {
         self.nodes.node_of(key).map(|node| node.server().into())
     }
 
     /// Refuses a grant that arrived after its lease had ended.
-    fn in_time(&self, request: &Request, reply: Reply) -> Result<Reply, RemoteError> {
+    pub(super) fn in_time(&self, request: &Request, reply: Reply) -> Result<Reply, RemoteError> {
         match reply {
-            Reply::Granted(grant) if late(grant.sent, grant.ttl) => {
+            Reply::Granted(grant) if late(grant.sent, grant.ttl, Moment::now()) => {
                 let detail = too_slow(grant.ttl);
                 let transient =
                     Transient::new(UnavailableReason::TooSlow, detail, Applied::Unknown);
@@ -193,6 +178,8 @@ impl Redis {
                         && passes > 0
                         && Instant::now() < retry.budget.until =>
                 {
+                    // Each request removes waiters that have died, and the lock may be free behind
+                    // them.
                     passes -= 1;
                 }
                 Reply::Contended { nth, holder, .. } => {
@@ -206,7 +193,7 @@ impl Redis {
     /// Asks once: by a plain SET while no request with this token was sent, then by the script,
     /// which recognizes the token. A fence always needs the script. Of several keys all are
     /// granted, or none.
-    async fn ask(
+    pub(super) async fn ask(
         &self,
         request: &Request,
         first: bool,
@@ -237,6 +224,7 @@ impl Redis {
         let retention = &self.fence_retention;
         let args = [request.token.expose(), &ttl, fenced, window, retention, &limits, "0"];
         let script = if is_single { &ACQUIRE } else { &ACQUIRE_ALL };
+        // Before the request: a lease that counted from the answer would outlast the key.
         let sent = Moment::now();
         // Boxed, because most locks are free and do not need it.
         let asked = Box::pin(self.eval(script.with(request.keys(), &args), budget)).await;
@@ -261,6 +249,8 @@ impl Redis {
         let sent = Moment::now();
         match self.nodes.route(|| slot(key), budget, send).await? {
             Value::Okay => Ok(Some(Reply::granted(request, sent, Vec::new()))),
+            // The caller waits anyway, and learns of the holder by the request that joins the
+            // queue.
             Value::Nil if request.only_if_free => {
                 let holder = Box::default();
                 let queued = None;
@@ -274,7 +264,11 @@ impl Redis {
     /// Asks for a lock that others may share, without a fence and with a token that was not sent
     /// before. The call is merged with those of other callers; `None` where the whole script has to
     /// decide.
-    async fn share(&self, request: &Request, budget: Budget) -> Result<Option<Reply>, RemoteError> {
+    pub(super) async fn share(
+        &self,
+        request: &Request,
+        budget: Budget,
+    ) -> Result<Option<Reply>, RemoteError> {
         let ttl = request.ttl.as_millis().to_string();
         let limit = request.key.mode().limit();
         let args = [request.token.expose(), &ttl, &limit.to_string()];
@@ -285,14 +279,19 @@ impl Redis {
     }
 
     /// Whether the keys of one script call have to be in one slot.
-    fn has_slots(&self) -> bool {
+    pub(super) fn has_slots(&self) -> bool {
         self.slots.load(Ordering::Relaxed)
     }
 
     /// Calls a script with these keys.
-    async fn eval(&self, call: ScriptCall<'_>, budget: Budget) -> Result<Value, RemoteError> {
+    pub(super) async fn eval(
+        &self,
+        call: ScriptCall<'_>,
+        budget: Budget,
+    ) -> Result<Value, RemoteError> {
         let reply = self.nodes.eval(call, budget).await;
         match reply {
+            // A proxy in front of a cluster looks like one server until it says so.
             Err(RemoteError::CrossSlot) => self.slots.store(true, Ordering::Relaxed),
             Err(RemoteError::DeniedInScript(denied)) => {
                 return Err(Box::pin(self.with_denied_commands(denied, call, budget)).await);
@@ -304,7 +303,7 @@ impl Redis {
 
     /// Calls a script until it is answered, or the budget is used up.
     #[cfg(any(feature = "defer", feature = "inspect", feature = "reuse"))]
-    async fn eval_until<T: redis::FromRedisValue>(
+    pub(super) async fn eval_until<T: redis::FromRedisValue>(
         &self,
         call: ScriptCall<'_>,
         budget: Budget,
@@ -313,11 +312,11 @@ impl Redis {
         Retry::new(budget).repeat(eval).await.and_then(parsed)
     }
 
-    fn budget(&self) -> Budget {
+    pub(super) fn budget(&self) -> Budget {
         Budget::within(self.timeout)
     }
 
-    fn brief(&self) -> Budget {
+    pub(super) fn brief(&self) -> Budget {
         Budget::brief(self.timeout)
     }
 }

@@ -78,7 +78,8 @@ pub(crate) fn value(rng: &mut Rng, depth: usize) -> Value {
 #[test]
 fn only_a_reply_that_says_so_is_a_grant() {
     let token = Token::new("web-1", "audit", "").unwrap();
-    let request = Request::new("order:42".into(), token, std::time::Duration::from_secs(30));
+    let request =
+        Request::new("order:42".into(), token, std::time::Duration::from_secs(30), Moment::now());
     let mut grants = 0;
     fuzz(|rng| {
         let reply = value(rng, 2);

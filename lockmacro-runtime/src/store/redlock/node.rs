@@ -7,17 +7,18 @@ use std::{fmt, mem};
 
 use tokio::time::timeout;
 
-use crate::protocol::attempts::{Attempts, Withheld};
-use crate::protocol::quorum::{NodeError, Vote};
 use crate::protocol::request::Request;
 use crate::store::redis::store::Redis;
+use crate::store::redlock::attempts::{Attempts, Withheld};
 use crate::store::redlock::node_names::same;
+use crate::store::redlock::quorum::{NodeError, Vote};
 use crate::store::redlock::rules::Rules;
 use crate::sys::backoff::Backoff;
 use crate::sys::sync::Mutex;
 use crate::sys::time::{LastMoment, Moment};
 use crate::value::applied::Applied;
 use crate::value::error::{LockError, UnavailableReason};
+use crate::value::key::LockKey;
 use crate::value::token::hash_of;
 
 /// How long a node that could not be reached, or was slow, is not asked: at first, and at most.
@@ -104,12 +105,19 @@ impl Nodes {
                 Withheld::Doubtful => unanswered(UnavailableReason::Timeout, UNRELEASED),
             })?;
         let node = &self.all[nth];
+        // Before the request: its answer proves that the server was there at this moment, and not
+        // later.
         let asked = Moment::now();
-        let mut voting = pin!(node.vote(&attempt));
+        let mut voting = pin!(async {
+            let reply = node.vote(&attempt).await;
+            reply.map(Vote::of).map_err(|error| NodeError::of(error, &attempt.key))
+        });
         // The caller's own timeout may be shorter, and does not count here.
         let voted = match timeout(self.slow, &mut voting).await {
             Ok(voted) => voted,
             Err(_) => {
+                // Other callers do not wait for a node that is slow. This vote still counts if it
+                // comes.
                 self.back_off(nth, unanswered(UnavailableReason::Timeout, "asked"));
                 voting.await
             }
@@ -212,6 +220,7 @@ impl Nodes {
         }
         let asked = Moment::now();
         let info = node.node_info().await;
+        let info = info.map_err(|error| NodeError::of(error, &LockKey::from("")));
         let server = info.inspect_err(|node_error| self.back_off(nth, node_error.clone()))?;
         let mut eligibilities = self.eligibilities.lock();
         let twin = |(other, known): (usize, &Eligibility)| {

@@ -18,14 +18,14 @@ use tokio::time::{sleep, timeout_at};
 #[cfg(feature = "defer")]
 use crate::jobs::job_queue::{JobQueue, NoQueue};
 use crate::protocol::answer::{Answer, Failed, Released, StoreFuture};
-use crate::protocol::attempts::Attempts;
-use crate::protocol::quorum::{NodeError, majority, may_be_had, no_quorum};
 use crate::protocol::request::Request;
 use crate::store::backend::{Backend, RenewKind, Wait};
 use crate::store::redis::client::url::Deployment;
 use crate::store::redis::store::Redis;
+use crate::store::redlock::attempts::Attempts;
 use crate::store::redlock::node::Nodes;
 use crate::store::redlock::node_names;
+use crate::store::redlock::quorum::{NodeError, majority, may_be_had, no_quorum};
 use crate::store::redlock::rules::{Rules, no_replicas};
 use crate::sys::backoff::Backoff;
 use crate::sys::random;
@@ -39,9 +39,6 @@ use crate::value::key::LockKey;
 use crate::value::limits::TTL_MAX;
 use crate::value::mode::Mode;
 
-mod acquire;
-mod release;
-
 /// Shortest and longest delay before another attempt.
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_millis(100);
@@ -54,9 +51,9 @@ const GRACE: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
 pub(crate) struct Redlock {
-    nodes: Arc<Nodes>,
-    timeout: Duration,
-    rules: Rules,
+    pub(super) nodes: Arc<Nodes>,
+    pub(super) timeout: Duration,
+    pub(super) rules: Rules,
     /// The recent mean of the time in which a majority answers, in microseconds.
     round_trip: Arc<AtomicU64>,
 }
@@ -78,7 +75,7 @@ impl Redlock {
     }
 
     /// The addresses of the nodes.
-    fn servers(&self) -> Box<str> {
+    pub(super) fn servers(&self) -> Box<str> {
         self.nodes.names.join(", ").into()
     }
 
@@ -96,7 +93,8 @@ impl Redlock {
                     Err(node_error) if !node_error.is_young() => return Err((node_error, false)),
                     _ => {}
                 }
-                nodes.all[nth].ready_to_vote().await.map_err(|node_error| (node_error, true))
+                let ready = nodes.all[nth].ready_to_vote().await;
+                ready.map_err(|error| (NodeError::of(error, &LockKey::from("")), true))
             };
             let mut round = Round::new(open.iter().map(|nth| (*nth, admit(*nth))));
             let mut last = false;
@@ -144,8 +142,8 @@ impl Redlock {
     /// lock. Returns whether a majority may still hold the lock.
     async fn renew_all(&self, request: &Request, ttl: Duration) -> Result<bool, LockError> {
         self.check(ttl)?;
-        let attempts = request.attempts();
-        let attempt = Arc::new(request.attempt(attempts.token()));
+        let attempts = request.attempts::<Attempts>();
+        let attempt = Arc::new(attempt(request, attempts.token()));
         let sent = Moment::now();
         let mut round = Round::new(attempts.holders().into_iter().map(|nth| {
             let nodes = Arc::clone(&self.nodes);
@@ -190,22 +188,22 @@ impl Redlock {
     }
 
     /// Checks that a ttl is not longer than a restarted node is kept from voting.
-    fn check(&self, ttl: Duration) -> Result<(), LockError> {
+    pub(super) fn check(&self, ttl: Duration) -> Result<(), LockError> {
         let longest = if self.rules.durable { TTL_MAX } else { self.rules.longest_ttl };
         if ttl <= longest { Ok(()) } else { Err(unusable_ttl(ttl, longest)) }
     }
 
-    fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.nodes.all.len()
     }
 
     /// The recent mean of the time in which a majority answers.
-    fn usual_round_trip(&self) -> Duration {
+    pub(super) fn usual_round_trip(&self) -> Duration {
         Duration::from_micros(self.round_trip.load(Ordering::Relaxed))
     }
 
     /// Records how long a majority took to answer.
-    fn note_round_trip(&self, time: Duration) {
+    pub(super) fn note_round_trip(&self, time: Duration) {
         let now = u64::try_from(time.as_micros()).unwrap_or(u64::MAX / 8);
         let before = self.round_trip.load(Ordering::Relaxed);
         let mean = if before == 0 { now } else { (before * 7 + now) / 8 };
@@ -318,34 +316,27 @@ impl Backend for Redlock {
     }
 }
 
-impl Request {
-    /// The attempts for its only key.
-    fn attempts(&self) -> Arc<Attempts> {
-        self.all_attempts().first().map(Arc::clone).unwrap_or_default()
-    }
-
-    /// The request to send with the `nth` token.
-    fn attempt(&self, nth: u64) -> Request {
-        let mut attempt = self.part(self.keys());
-        attempt.token = self.token.nth(nth);
-        attempt
-    }
+/// The request to send with the `nth` token.
+pub(super) fn attempt(request: &Request, nth: u64) -> Request {
+    let mut attempt = request.part(request.keys());
+    attempt.token = request.token.nth(nth);
+    attempt
 }
 
 /// The delay before another attempt. There is no queue over several nodes. Callers that repeat at
 /// the same moment would split the votes again, so the delays are random.
-struct RetryDelay(Backoff);
+pub(super) struct RetryDelay(Backoff);
 
 impl RetryDelay {
     /// Starts with a small multiple of a round trip.
-    fn new(round_trip: Duration) -> Self {
+    pub(super) fn new(round_trip: Duration) -> Self {
         let first = round_trip.saturating_mul(ROUND_TRIPS).clamp(SHORTEST, LONGEST);
         Self(Backoff::growing(first, LONGEST, GROWTH))
     }
 
     /// The next delay: 50 % to 150 % of a time that grows, and no later than the end of the
     /// holder's lease.
-    fn next(&mut self, left: Option<Duration>) -> Duration {
+    pub(super) fn next(&mut self, left: Option<Duration>) -> Duration {
         let pause = self.0.step().mul_f64(0.5 + random::fraction());
         let end = left.map_or(pause, |left| left + SHORTEST.mul_f64(1.0 + random::fraction()));
         pause.min(end)
@@ -353,12 +344,12 @@ impl RetryDelay {
 }
 
 /// Requests that are in flight at the same time, each to one node.
-struct Round<'a, T> {
+pub(super) struct Round<'a, T> {
     in_flight: FuturesUnordered<StoreFuture<'a, (usize, T)>>,
 }
 
 impl<'a, T> Round<'a, T> {
-    fn new<F>(questions: impl Iterator<Item = (usize, F)>) -> Self
+    pub(super) fn new<F>(questions: impl Iterator<Item = (usize, F)>) -> Self
     where
         F: Future<Output = T> + Send + 'a,
     {
@@ -369,13 +360,13 @@ impl<'a, T> Round<'a, T> {
     }
 
     /// The next answer and the number of its node; `None` when all nodes have answered.
-    async fn next(&mut self) -> Option<(usize, T)> {
+    pub(super) async fn next(&mut self) -> Option<(usize, T)> {
         self.in_flight.next().await
     }
 
     /// The same, until a deadline; `None` after it, too. A process that was frozen finds late
     /// answers in its buffers, and they count no more.
-    async fn next_until(&mut self, until: Instant) -> Option<(usize, T)> {
+    pub(super) async fn next_until(&mut self, until: Instant) -> Option<(usize, T)> {
         let answer = timeout_at(until, self.next()).await.ok().flatten();
         answer.filter(|_| Instant::now() <= until)
     }
@@ -383,7 +374,7 @@ impl<'a, T> Round<'a, T> {
 
 impl<T: 'static> Round<'static, T> {
     /// Lets the rest go on in a task of its own. Each request has a timeout.
-    fn go_on(self)
+    pub(super) fn go_on(self)
     where
         T: Send,
     {

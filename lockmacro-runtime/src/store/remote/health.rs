@@ -100,6 +100,8 @@ impl Monitor {
 
     /// Notes a new connection, which is not used yet. `moved` if it leads to another server.
     pub(crate) fn opened(&self, moved: bool) {
+        // A connection that replaces none, as the first one, says nothing about the locks before
+        // it.
         if self.broken.swap(false, Ordering::SeqCst) || moved {
             self.changed();
         }
@@ -144,6 +146,7 @@ impl Monitor {
 impl Health {
     /// Notes an answer.
     pub(crate) fn answered(&self, server: impl FnOnce() -> String) {
+        // Without the mutex, which every answer of a healthy server would take.
         if !self.failing.load(Ordering::Relaxed) {
             return;
         }
@@ -172,6 +175,7 @@ impl Health {
         let now = Instant::now();
         let mut outage = self.outage.lock();
         self.failing.store(true, Ordering::Relaxed);
+        // A failure long after the last one begins another outage: nobody has asked in between.
         let goes_on =
             |last: &Outage| last.logged.is_some() || now.duration_since(last.last) <= OUTAGE_GAP;
         let (since, logged) = match outage.take().filter(goes_on) {
@@ -280,6 +284,7 @@ impl RoundTrip {
         self.measured.store(smoothed << 32 | deviation, Ordering::Relaxed);
         let number = now.duration_since(self.began).as_secs() / WINDOW.as_secs() + 1;
         let window = self.window.load(Ordering::Relaxed);
+        // Of two answers at once one may be forgotten, which costs the estimate a sample.
         if window >> 32 != number {
             self.previous.store(window, Ordering::Relaxed);
         }

@@ -57,6 +57,7 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
             let waits_until = joined.until.map_or(until, |other| until.min(other));
             match timeout_at(waits_until, joined.result.recv()).await {
                 Ok(Ok(result)) => return result,
+                // It was aborted, and must not be begun again by whoever began it.
                 Ok(Err(_)) if joined.is_first => return None,
                 _ if Instant::now() >= until => return None,
                 _ => {}
@@ -91,6 +92,7 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
         if let Some(flight) = &*in_flight
             && let Some(results) = flight.results.upgrade()
         {
+            // That runtime may be blocked, maybe by the very caller that waits here.
             let other = flight.began + self.limit / OTHER_RUNTIME;
             let until = (flight.runtime != runtime).then_some(other);
             if now < until.unwrap_or(flight.began + self.limit) {

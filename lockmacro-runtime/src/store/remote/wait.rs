@@ -12,10 +12,10 @@ use tokio::time::timeout_at;
 
 use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
 use crate::protocol::request::Request;
-use crate::protocol::shutdown::Shutdown;
 use crate::store::remote::budget::{Budget, Retry};
 use crate::store::remote::error::RemoteError;
 use crate::store::remote::reply::Reply;
+use crate::store::shutdown::Shutdown;
 use crate::store::subscriptions::{HandOff, Signal, Subscription, Subscriptions};
 use crate::store::tick::{Foreign, tick};
 use crate::sys::random;

@@ -227,7 +227,7 @@ mod tests {
         #[cfg(not(feature = "defer"))]
         let core = Core::over(store, None, defaults);
         let token = Token::new("test", "", "").unwrap();
-        let request = Arc::new(Request::new("order".into(), token, HOUR));
+        let request = Arc::new(Request::new("order".into(), token, HOUR, Moment::now()));
         let acquisition = Acquisition::new(core.in_flight.join(), core, request, None);
         let now = Moment::now();
         let grant =

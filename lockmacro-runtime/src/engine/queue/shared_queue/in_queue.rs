@@ -84,6 +84,8 @@ impl SharedQueue {
         let mut held = None;
         let (arrived, _) = self.with(None, |state| {
             let waits = request.until.is_some();
+            // Under the mutex of the change: otherwise many callers could find the last place free
+            // at once.
             if waits && state.queue.count() >= QUEUE_MAX {
                 let full = self.busy(state, Queueing::Full, &mut held);
                 return (Arrived::Refused(full), Effects::default());
@@ -217,12 +219,15 @@ impl InQueue {
         let queue = &self.queue;
         let core = &self.queue.core;
         let left = queue.on(Some(acquisition), |state| {
+            // During a shutdown nobody takes it up: the lock has to be back at the store before the
+            // process ends.
             let passes = may_pass && state.queue.count() > 0 && !core.shutdown.is_closed();
             let turn = if passes {
                 turn(core.defaults.turn, core.store.backend.round_trip(&queue.key))
             } else {
                 Duration::ZERO
             };
+            // Otherwise the queue has heard of its loss before, and has gone on.
             if state.queue.holder() == Some(self.ticket) {
                 state.holder_ended = Some(Moment::now());
                 state.note_ended(&tenure.token, passes);

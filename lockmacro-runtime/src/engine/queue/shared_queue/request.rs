@@ -118,7 +118,7 @@ fn acquisition_of(
     let store = &queue.core.store;
     let is_for_a_while = !store.backend.are_several() && !store.backend.is_replicated();
     let longest = if is_for_a_while { CONFIRM_WINDOW } else { Duration::MAX };
-    let request = question.of_waiters(longest, Arc::new(asked));
+    let request = question.of_waiters(longest, Arc::new(asked), Moment::now());
     let Some(request) = request else { return Ok(None) };
     if let Some(mut sent) = sent {
         return Ok(Some(sent.give_to(Arc::new(request))));
@@ -139,7 +139,7 @@ fn tenure(token: Arc<Request>, acquisition: &Acquisition, grant: &Grant) -> KeyT
         began: now,
         sent: grant.sent,
         ends: lease::end_of(grant.sent, grant.ttl),
-        kept_until: now.after(acquisition.request().keeps(grant.ttl)),
+        kept_until: now.after(acquisition.request().keeps(grant.ttl, now)),
         fences: grant.fences.first().copied(),
     }
 }

@@ -74,6 +74,8 @@ impl Drop for Waiting {
 /// request in flight.
 async fn over(queue: Arc<SharedQueue>, ticket: Ticket, since: Moment, left: Duration) -> Refusal {
     sleep(left).await;
+    // An answer that is in flight says whether the lock was busy or the server down, which the
+    // caller must be able to tell apart.
     let known = until(&queue.changed, || queue.over(Some(ticket), since).ok());
     let known = Box::pin(timeout(queue.core.answer_time(), known)).await;
     known.unwrap_or_else(|_| queue.over(Some(ticket), since).unwrap_or_else(identity))
@@ -108,7 +110,9 @@ pub(crate) async fn released(queue: &SharedQueue, since: Moment) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
     use std::task::Waker;
+    use std::thread;
 
     use super::*;
     use crate::engine::core::Core;
@@ -121,20 +125,49 @@ mod tests {
     fn request() -> Arc<Request> {
         let token = Token::new("test", "", "").unwrap();
         let ttl = Duration::from_secs(60);
-        let mut request = Request::new("order:1".into(), token, ttl);
+        let mut request = Request::new("order:1".into(), token, ttl, Moment::now());
         request.until = Some(request.asked.after(Duration::from_secs(60 * 60)));
         Arc::new(request)
     }
 
-    #[tokio::test]
-    async fn a_caller_that_enters_the_queue_after_it_was_closed_does_not_wait() {
+    fn queue() -> Arc<SharedQueue> {
         let store = Store::of(Memory::new());
         let defaults = Defaults::default();
         #[cfg(feature = "defer")]
         let core = Core::over(store, None, defaults, None, 1_024);
         #[cfg(not(feature = "defer"))]
         let core = Core::over(store, None, defaults);
-        let queue = SharedQueue::new("order:1".into(), Arc::clone(&core));
+        SharedQueue::new("order:1".into(), core)
+    }
+
+    /// The first watch of a manager makes a thread and a runtime.
+    #[test]
+    fn a_slow_start_of_the_thread_keeps_no_caller_from_the_queue() {
+        let queue = queue();
+        let delayed = queue.core.background.delay_start();
+        let (sender, watched) = mpsc::channel();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                assert!(matches!(queue.arrive(&request(), false), Arrived::Asks(..)));
+                assert!(matches!(queue.arrive(&request(), false), Arrived::Waits(_)));
+            });
+            scope.spawn(|| {
+                while queue.state.lock().watched.is_none() {
+                    thread::yield_now();
+                }
+                sender.send(()).unwrap();
+            });
+            let watched = watched.recv_timeout(Duration::from_secs(10));
+            // Before the threads are waited for.
+            drop(delayed);
+            assert!(watched.is_ok(), "the mutex of the queue is held while the thread starts");
+        });
+    }
+
+    #[tokio::test]
+    async fn a_caller_that_enters_the_queue_after_it_was_closed_does_not_wait() {
+        let queue = queue();
+        let core = Arc::clone(&queue.core);
         core.shutdown.close();
         queue.close();
         let first = request();

@@ -23,12 +23,17 @@ const LONG: Duration = Duration::from_secs(10);
 const LONGEST: Duration = Duration::from_secs(10 * 60);
 
 impl SharedQueue {
-    /// Has the queue looked at when something is due. Returns the holder, if there are waiters.
-    pub(super) fn watch(self: &Arc<Self>, state: &mut QueueState) -> Option<Arc<dyn LocalHolder>> {
+    /// Has the queue looked at when something is due. Returns the holder, if there are waiters, and
+    /// whether [`start_watch`](Self::start_watch) has to follow without the mutex.
+    pub(super) fn watch(
+        self: &Arc<Self>,
+        state: &mut QueueState,
+    ) -> (Option<Arc<dyn LocalHolder>>, bool) {
         // A caller that asks alone delays nobody.
         if !state.queue.has_other_waiters() {
-            return None;
+            return (None, false);
         }
+        let mut starts = false;
         let held = state.queue.holder().and(state.holder.as_ref()).and_then(Weak::upgrade);
         if let Some(due) = state.queue.due().or(held.as_ref().map(|held| held.ends())) {
             match &mut state.watched {
@@ -36,17 +41,29 @@ impl SharedQueue {
                     enrolled.sooner(due);
                     *next = due;
                 }
+                // A look that comes too early plans the next one.
                 Some(_) => {}
                 None => {
                     let watched = Arc::downgrade(self) as _;
                     let now = Moment::now();
+                    // A long wait is reported even where nothing is due before.
                     let due = due.min(now.after(LONG));
-                    let enrolled = self.core.background.watch(watched, now, Some(due));
-                    state.watched = enrolled.ok().flatten().map(|enrolled| (enrolled, due));
+                    let (enrolled, is_first) = self.core.background.enroll(watched, now, Some(due));
+                    state.watched = enrolled.map(|enrolled| (enrolled, due));
+                    starts = is_first;
                 }
             }
         }
-        held
+        (held, starts)
+    }
+
+    /// Starts what looks at the queue. The first start of a manager makes a thread and a runtime:
+    /// under the mutex it kept all callers of the key waiting.
+    pub(super) fn start_watch(&self) {
+        if self.core.background.start().is_err() {
+            // Nothing looks at it then, so the next event has to try again.
+            self.state.lock().watched = None;
+        }
     }
 
     /// Tells the queue the time, if something is due. Returns whether something will be.
@@ -60,7 +77,7 @@ impl SharedQueue {
         let left = self.on(None, |_| Event::Time);
         // A caller that was not polled has asked with this token, and nobody else wants it.
         let token = left.release.filter(|question| !question.is_of_queue);
-        if let Some(request) = token.and_then(|question| question.take_over()) {
+        if let Some(request) = token.and_then(|question| question.take_over(Moment::now())) {
             let core = Arc::clone(&self.core);
             let owner = Arc::clone(self) as _;
             drop(Acquisition::new(guard, core, Arc::new(request), Some(owner)));
@@ -102,6 +119,8 @@ impl Timed for SharedQueue {
             self.report_long_wait();
             let ends = self.holder().map(|holder| holder.ends());
             let now = Moment::now();
+            // A caller that arrives from here on finds that the queue is looked at, or that it is
+            // not.
             let mut state = self.state.lock();
             let due = state.queue.due().or(ends).map(|due| due.since(now));
             let next = now.after(due.unwrap_or(LOOK).clamp(Duration::from_millis(1), LOOK));

@@ -165,6 +165,8 @@ impl Connector {
             Ok((inner, without_pushes)) => {
                 let opened = self.sentinels().map(|sentinels| sentinels.opened(&at));
                 let (generation, moved) = opened.unwrap_or_default();
+                // After the login: the locks that are confirmed because of this need a server that
+                // answers.
                 self.monitor.opened(moved);
                 Ok(Connection::new(inner, channels, without_pushes, generation))
             }
@@ -181,6 +183,8 @@ impl Connector {
         channels: &Arc<Channels>,
     ) -> Result<(MultiplexedConnection, Option<Instant>), RemoteError> {
         let without_pushes = match self.open_with_pushes(settings, at, channels).await {
+            // A proxy closes each connection that says HELLO. Without pushes locks work, and
+            // waiters poll.
             _ if self.was_closed_again() => Some(Instant::now()),
             Ok(inner) => return Ok((inner, None)),
             // HELLO is refused, as by some proxies.

@@ -123,6 +123,8 @@ impl Node {
     pub(crate) fn close(&self) {
         let live = {
             let mut live = self.live();
+            // Under the mutex: a connection that is just being opened is kept before this and taken
+            // here, or is not kept.
             self.inner.closed.store(true, Ordering::Relaxed);
             live.take()
         };
@@ -201,6 +203,8 @@ impl Node {
             // Noted before another connection can be opened: its opening reports the failure.
             self.connector().monitor.broken();
         }
+        // Its waiters ask again, as no push will arrive on it. Without the mutex, as they may ask
+        // at once.
         dead.channels.alarm();
     }
 

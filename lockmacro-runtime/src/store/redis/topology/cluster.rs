@@ -136,7 +136,9 @@ impl Cluster {
     /// Asks the nodes for the slot map, each after a short delay, until one has answered.
     async fn fetch_map(self) -> Result<(), RemoteError> {
         let mut nodes = self.map().nodes.clone();
+        // Otherwise all processes would ask the same node after a failover.
         random::shuffle(&mut nodes);
+        // All known nodes may be gone by now.
         for seed in &self.0.seeds {
             if !nodes.iter().any(|node| node.connector().address() == Some(seed)) {
                 nodes.push(self.new_node(seed.clone()));
@@ -182,6 +184,7 @@ impl Cluster {
             moved
         });
         if !moved.is_empty() {
+            // After the change of the map, by which the waiters ask again.
             self.0.grants.interrupted(&moved);
             // A replica that has taken over may not know the locks. A first slot map counts as a
             // change, because the slots may have moved since the locks were granted.
@@ -256,6 +259,7 @@ impl Cluster {
         };
         let node = self.node_at(at, source);
         if once {
+            // The slot is still being moved, so the map stays as it is.
             return Ok(node.asking());
         }
         if self.change(|map| map.assign(slot..=slot, node.clone())) {
@@ -272,6 +276,7 @@ impl Cluster {
     async fn failed(&self, mut error: RemoteError, until: Instant) -> RemoteError {
         match &mut error {
             RemoteError::Transient(transient) => {
+                // One node refuses connections, and the cluster may go on without it.
                 if transient.reason == UnavailableReason::Refused {
                     transient.reason = UnavailableReason::ClusterDown;
                 }

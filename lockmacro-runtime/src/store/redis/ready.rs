@@ -9,7 +9,7 @@ use futures_util::future::join;
 use futures_util::stream::FuturesUnordered;
 use redis::{Value, cmd};
 
-use super::Redis;
+use super::store::Redis;
 use crate::store::backend::Backend;
 use crate::store::redis::client::node::Node;
 use crate::store::redis::client::script::ScriptCall;
@@ -92,6 +92,7 @@ impl Redis {
                 Ok(rights) => found.push((server, rights)),
                 // A node without an answer may be back before it is needed.
                 Err(transient @ RemoteError::Transient(_)) => error = transient,
+                // Whoever asks for a key of this node would be denied as well.
                 Err(denied) => return Err(denied),
             }
         }
@@ -99,6 +100,7 @@ impl Redis {
             return Err(error);
         }
         let every_key = found.iter().all(|(_, rights)| rights.every_key);
+        // Warned of once for a manager, and not for each of its connections.
         let is_first = self.every_key.set(every_key).is_ok();
         for (server, Rights { missing, evicts, .. }) in found {
             if is_first && !missing.is_empty() {
@@ -159,6 +161,7 @@ impl Node {
     ) -> Result<Rights, RemoteError> {
         let needed: Vec<_> = needed.iter().map(String::as_str).collect();
         let call = RIGHTS.with(keys, &needed);
+        // By hash and by text: an ACL may allow one of them, and locks need both.
         let both = join(self.call(call, budget), self.call(call.by_text(), budget));
         let (by_hash, by_text) = both.await;
         let mut denied = Vec::new();

@@ -7,8 +7,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use redis::{Value, cmd};
 
-use super::Redis;
 use super::ready::Rights;
+use super::store::Redis;
 use crate::store::redis::acl::{escaped, keys};
 use crate::store::redis::client::node::Node;
 use crate::store::redis::reply::parsed;

@@ -36,7 +36,7 @@ pub(crate) struct Database {
     /// For the connection that receives pushes, which no pooler may be in the way of.
     listening: Hosts,
     #[cfg(feature = "postgres-tls")]
-    pub(super) tls: Tls,
+    pub(crate) tls: Tls,
     /// The hosts, for messages.
     pub(crate) name: Box<str>,
     pub(crate) schema: String,
@@ -140,12 +140,12 @@ impl Database {
     }
 
     /// The hosts for a connection: with `listens`, for one that receives pushes.
-    pub(super) fn hosts(&self, listens: bool) -> &Hosts {
+    pub(crate) fn hosts(&self, listens: bool) -> &Hosts {
         if listens { &self.listening } else { &self.hosts }
     }
 
     /// Whether pushes come from other addresses than answers.
-    pub(super) fn listens_elsewhere(&self) -> bool {
+    pub(crate) fn listens_elsewhere(&self) -> bool {
         !self.listening.is_same_list(&self.hosts)
     }
 

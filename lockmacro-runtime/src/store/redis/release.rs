@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::{CONFIRM_WINDOW_MS, Redis};
+use super::store::{CONFIRM_WINDOW_MS, Redis};
 use crate::protocol::answer::{Released, StoreFuture};
 use crate::protocol::request::Request;
 use crate::store::join::held_all;
@@ -20,7 +20,7 @@ use crate::store::redis::scripts::{
 };
 use crate::store::remote::budget::{Budget, Retry};
 use crate::store::remote::error::{RemoteError, Transient};
-use crate::sys::time::Instant;
+use crate::sys::time::{Instant, Moment};
 use crate::value::applied::Applied;
 use crate::value::companion::slot;
 use crate::value::error::{LockError, UnavailableReason};
@@ -61,7 +61,7 @@ impl Redis {
         request: &Request,
         how: Sending,
     ) -> Result<Released, LockError> {
-        let keep = request.keep();
+        let keep = request.keep(Moment::now());
         let mut earlier = Applied::No;
         let is_exclusive = request.key.mode().is_exclusive();
         let script = if request.was_awaited() {

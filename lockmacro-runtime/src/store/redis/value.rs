@@ -3,7 +3,7 @@
 use std::slice;
 use std::time::Duration;
 
-use super::Redis;
+use super::store::Redis;
 use crate::protocol::request::Request;
 use crate::store::backend::{KeptText, ValueOf};
 use crate::store::redis::scripts::VALUE;

@@ -19,6 +19,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
+use crate::protocol::request::ServerAttempts;
 use crate::sys::sync::{Mutex, until};
 use crate::sys::time::Moment;
 use crate::value::applied::Applied;
@@ -130,11 +131,6 @@ impl Attempts {
         let mut state = self.state.lock();
         state.closed = true;
         mem::replace(&mut state.next, Release::Repeated)
-    }
-
-    /// When the current attempt began; `None` before the first one.
-    pub(crate) fn began(&self) -> Option<Moment> {
-        self.state.lock().began
     }
 
     /// Number of the current token; 0 before the first attempt.
@@ -270,16 +266,20 @@ impl Attempts {
         }
         false
     }
+}
 
-    /// Whether a node may have a token, because it has not answered that the token is gone.
-    pub(crate) fn is_doubtful(&self) -> bool {
+impl ServerAttempts for Attempts {
+    fn is_clear(&self) -> bool {
+        let now = Moment::now();
+        self.state.lock().tokens.values().all(|status| status.is_over(now))
+    }
+
+    fn is_doubtful(&self) -> bool {
         self.state.lock().tokens.values().any(Status::is_doubtful)
     }
 
-    /// Whether no node has a token, and no request can bring one any more.
-    pub(crate) fn is_clear(&self) -> bool {
-        let now = Moment::now();
-        self.state.lock().tokens.values().all(|status| status.is_over(now))
+    fn began(&self) -> Option<Moment> {
+        self.state.lock().began
     }
 }
 

@@ -5,12 +5,15 @@ use std::time::Duration;
 
 use tokio::time::sleep_until;
 
-use super::{Redlock, RetryDelay, Round};
+use super::store::{Redlock, RetryDelay, Round, attempt};
 use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
 use crate::protocol::lease;
-use crate::protocol::quorum::{Contention, NodeError, Tally, Verdict, Vote, majority, no_quorum};
 use crate::protocol::request::Request;
+use crate::store::redlock::attempts::Attempts;
 use crate::store::redlock::node::replaced;
+use crate::store::redlock::quorum::{
+    Contention, NodeError, Tally, Verdict, Vote, majority, no_quorum,
+};
 use crate::sys::time::{Instant, Moment};
 use crate::value::applied::Applied;
 use crate::value::error::{LockError, UnavailableReason};
@@ -93,10 +96,10 @@ impl Redlock {
 
     /// Asks all nodes once. Releases the token everywhere if there is no majority.
     async fn attempt(&self, request: &Request) -> Result<Grant, Failure> {
-        let attempts = request.attempts();
+        let attempts = request.attempts::<Attempts>();
         let within = self.rules.node.min(request.ttl / 10);
         let token = attempts.begin();
-        let attempt = Arc::new(request.attempt(token));
+        let attempt = Arc::new(attempt(request, token));
         let sent = Moment::now();
         let until = Instant::now() + within;
         let mut round = Round::new((0..self.count()).map(|nth| {
@@ -146,10 +149,10 @@ impl Redlock {
         let (won, fences) = tally.won();
         if let Some(fences) = fences {
             self.raise(attempt, &won, fences.last(), within).await?;
-            request.attempts().note_fence(fences.last());
+            request.attempts::<Attempts>().note_fence(fences.last());
         }
         let ttl = request.ttl;
-        if lease::late(sent, ttl) {
+        if lease::late(sent, ttl, Moment::now()) {
             let server = Some(self.servers());
             let reason = UnavailableReason::TooSlow;
             let error = LockError::unavailable_at(server, reason, lease::too_slow(ttl));
@@ -186,7 +189,7 @@ impl Redlock {
                     let detail = "the lock was gone from this node";
                     errors[nth] = Some(LockError::because(reason, detail));
                 }
-                Err(node_error) => errors[nth] = Some(*node_error.error),
+                Err(error) => errors[nth] = Some(error),
             }
             if raised >= majority(self.count()) {
                 return Ok(());

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
+use crate::store::remote::error::{RemoteError, Transient};
+use crate::store::remote::reply::Reply;
 use crate::value::applied::Applied;
 use crate::value::error::{LockError, NodeReply, UnavailableReason};
 use crate::value::fence::FenceBlock;
 use crate::value::holder::Holder;
+use crate::value::key::LockKey;
 
 /// Answer of a node to a request.
 #[derive(Debug)]
@@ -27,22 +30,31 @@ pub(crate) struct NodeError {
     pub(crate) transient: bool,
 }
 
+impl Vote {
+    /// The vote in a node's reply.
+    pub(crate) fn of(reply: Reply) -> Self {
+        match reply {
+            Reply::Granted(grant) => Vote::Granted(grant.fences),
+            Reply::Contended { holder, value, .. } => Vote::Contended { holder: *holder, value },
+        }
+    }
+}
+
 impl NodeError {
+    /// A failure to ask the node about this key.
+    pub(crate) fn of(error: RemoteError, key: &LockKey) -> Self {
+        let applied = error.applied();
+        let transient = match &error {
+            RemoteError::Transient(Transient { reason, .. }) => *reason != UnavailableReason::Protocol,
+            error => matches!(error, RemoteError::Split(_)),
+        };
+        Self { error: Box::new(error.into_error(key)), applied, transient }
+    }
+
     /// Whether the node is up, and votes later.
     pub(crate) fn is_young(&self) -> bool {
         self.error.reason() == Some(UnavailableReason::Restarted)
     }
-}
-
-/// Identity of a node.
-#[derive(Debug)]
-pub(crate) struct NodeInfo {
-    /// Number of the connection by which it was asked.
-    pub(crate) connection: u64,
-    /// The server's `run_id`, a new one after every start.
-    pub(crate) run_id: String,
-    /// Time since its start, in whole seconds.
-    pub(crate) uptime: Duration,
 }
 
 /// A node's vote; `None` while it has not answered.

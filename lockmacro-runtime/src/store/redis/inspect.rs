@@ -10,15 +10,15 @@ use std::time::Duration;
 
 use futures_util::stream::{Stream, TryStreamExt, try_unfold};
 
-use super::Redis;
+use super::store::Redis;
 use crate::protocol::answer::StoreFuture;
 use crate::store::backend::Backend;
 use crate::store::inspection::Inspection;
 use crate::store::redis::client::node::Node;
+#[cfg(feature = "defer")]
+use crate::store::redis::jobs::CALLS;
 use crate::store::redis::reply::parsed;
 use crate::store::redis::scripts::inspect;
-#[cfg(feature = "defer")]
-use crate::store::redis::store::jobs::CALLS;
 use crate::store::remote::budget::Retry;
 use crate::store::remote::error::RemoteError;
 use crate::value::error::LockError;

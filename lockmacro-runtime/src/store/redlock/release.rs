@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use super::{Redlock, Round};
+use super::store::{Redlock, Round, attempt};
 use crate::protocol::answer::Released;
-use crate::protocol::attempts::{Attempts, Release, Withdrawal};
-use crate::protocol::quorum::{majority, no_quorum};
 use crate::protocol::request::Request;
 use crate::store::backend::Backend;
-use crate::store::redis::store::release::Sending;
+use crate::store::redis::release::Sending;
+use crate::store::redlock::attempts::{Attempts, Release, Withdrawal};
 use crate::store::redlock::node::Nodes;
+use crate::store::redlock::quorum::{majority, no_quorum};
 use crate::sys::time::Instant;
 use crate::value::applied::Applied;
 use crate::value::error::LockError;
@@ -34,7 +34,7 @@ impl Redlock {
     /// what a majority found. It is known what became of the request when each of these nodes has
     /// answered, and no request can arrive there any more.
     pub(super) async fn release_all(&self, request: &Request) -> Result<Released, LockError> {
-        let attempts = request.attempts();
+        let attempts = request.attempts::<Attempts>();
         // The attempts know which tokens may be left.
         request.set_applied(Applied::No);
         let release = attempts.release();
@@ -98,13 +98,13 @@ impl Redlock {
         let redis = &self.nodes.all[nth];
         let in_use = attempts.token();
         let tokens = attempts.tokens_at(nth, in_use).into_iter().map(|(token, landed)| {
-            let attempt = request.attempt(token);
+            let attempt = attempt(request, token);
             async move {
                 let found = if token == in_use {
                     redis.release_by(&attempt, sending).await.map(Some)
                 } else {
                     let withdrawn = redis.withdraw(&attempt.key, &attempt.token, sending).await;
-                    withdrawn.map(|()| None).map_err(|node_error| *node_error.error)
+                    withdrawn.map(|()| None)
                 };
                 if found.is_ok() && landed {
                     attempts.gone(nth, token);
@@ -119,11 +119,11 @@ impl Redlock {
     /// Withdraws the tokens of a failed attempt, and waits for the nodes that answer quickly. The
     /// other nodes get no further token before they have answered.
     pub(super) async fn withdraw(&self, request: &Request) {
-        let attempts = request.attempts();
+        let attempts = request.attempts::<Attempts>();
         attempts.close();
         let mut round = Round::new(attempts.withdraws().into_iter().map(|withdrawal| {
             // Each token of the acquisition is derived from the first one.
-            let first = request.attempt(0);
+            let first = attempt(request, 0);
             (withdrawal.node, Arc::clone(&self.nodes).withdraw(withdrawal, first))
         }));
         let until = Instant::now() + BRIEF;

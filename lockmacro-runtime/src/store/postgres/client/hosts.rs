@@ -20,7 +20,7 @@ const ADDRESSES: u32 = 2;
 
 /// The hosts of a URL, each with its settings. All connections to them share the order.
 #[derive(Clone)]
-pub(super) struct Hosts(Arc<HostList>);
+pub(crate) struct Hosts(Arc<HostList>);
 
 struct HostList {
     configs: Vec<Config>,
@@ -30,23 +30,23 @@ struct HostList {
 
 impl Hosts {
     /// These, of which there is at least one.
-    pub(super) fn new(configs: Vec<Config>) -> Self {
+    pub(crate) fn new(configs: Vec<Config>) -> Self {
         let order = Mutex::new((0..configs.len()).collect());
         Self(Arc::new(HostList { configs, order }))
     }
 
-    pub(super) fn configs(&self) -> &[Config] {
+    pub(crate) fn configs(&self) -> &[Config] {
         &self.0.configs
     }
 
     /// Whether both share one order.
-    pub(super) fn is_same_list(&self, others: &Self) -> bool {
+    pub(crate) fn is_same_list(&self, others: &Self) -> bool {
         Arc::ptr_eq(&self.0, &others.0)
     }
 
     /// Connects to the first one that answers, within this time. Each gets its share of it: a host
     /// that hangs accepts a connection, and never says anything.
-    pub(super) async fn connect<T>(
+    pub(crate) async fn connect<T>(
         &self,
         tls: &T,
         time: Duration,
@@ -87,6 +87,6 @@ impl Hosts {
 }
 
 /// Whether the server has no room for one more connection.
-pub(super) fn is_limit(error: &RemoteError) -> bool {
+pub(crate) fn is_limit(error: &RemoteError) -> bool {
     matches!(error, RemoteError::Transient(Transient { reason: Why::ConnectionLimit, .. }))
 }

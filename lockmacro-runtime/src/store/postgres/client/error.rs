@@ -14,11 +14,11 @@ const FENCES_USED_UP: &str = "LM001";
 /// The code of `install.sql` for a schema that it leaves as it is.
 const NOT_OURS: &str = "LM002";
 /// The cause where the server is no standby, and what to do.
-pub(super) const READ_ONLY: &str = "transactions are read-only by `default_transaction_read_only`, \
+pub(crate) const READ_ONLY: &str = "transactions are read-only by `default_transaction_read_only`, \
     which hosts set when a disk is full: free space, then reset it";
 
 /// The failure of a statement. `rights` are what gives the user those that it needs.
-pub(super) fn of_statement(error: Error, rights: impl FnOnce() -> String) -> RemoteError {
+pub(crate) fn of_statement(error: Error, rights: impl FnOnce() -> String) -> RemoteError {
     match of(error, Applied::Unknown) {
         RemoteError::Final(LockError::AccessDenied { detail, .. }) => {
             let detail = format!("{detail}: {}", rights());
@@ -29,7 +29,7 @@ pub(super) fn of_statement(error: Error, rights: impl FnOnce() -> String) -> Rem
 }
 
 /// The failure to connect: nothing was sent for the caller.
-pub(super) fn of_connecting(error: Error) -> RemoteError {
+pub(crate) fn of_connecting(error: Error) -> RemoteError {
     match of(error, Applied::No) {
         RemoteError::Final(LockError::AccessDenied { detail, .. }) => {
             let detail = format!("{detail}: the user needs `GRANT CONNECT ON DATABASE`");
@@ -145,7 +145,7 @@ fn of_tls(error: &(dyn std::error::Error + 'static)) -> Option<String> {
 }
 
 /// An answer of another shape.
-pub(super) fn unexpected(what: impl fmt::Display) -> RemoteError {
+pub(crate) fn unexpected(what: impl fmt::Display) -> RemoteError {
     let detail = format!("a function of the schema has returned something else: {what}");
     RemoteError::Final(LockError::because(UnavailableReason::Protocol, detail))
 }

@@ -11,7 +11,7 @@ use crate::store::remote::error::RemoteError;
 use crate::value::key::LockKey;
 
 /// The values of a statement with their types.
-pub(super) type Values<'a> = &'a [(&'a (dyn ToSql + Sync), Type)];
+pub(crate) type Values<'a> = &'a [(&'a (dyn ToSql + Sync), Type)];
 
 /// The types of all values.
 const TYPES: [Type; 7] = [
@@ -25,19 +25,19 @@ const TYPES: [Type; 7] = [
 ];
 
 /// A value with its type.
-pub(super) fn typed<T: ToSql + Sync>(value: &T) -> (&(dyn ToSql + Sync), Type) {
+pub(crate) fn typed<T: ToSql + Sync>(value: &T) -> (&(dyn ToSql + Sync), Type) {
     (value, TYPES.into_iter().find(T::accepts).unwrap_or(Type::UNKNOWN))
 }
 
 /// [`Values`] of expressions.
 macro_rules! values {
-    ($($value:expr),*) => { &[$($crate::store::postgres::values::typed(&$value)),*] };
+    ($($value:expr),*) => { &[$($crate::store::postgres::client::values::typed(&$value)),*] };
 }
-pub(super) use values;
+pub(crate) use values;
 
 /// The key as a text of the database, which cannot have a NUL in it. Keys of users do not begin
 /// with `lm1:`.
-pub(super) fn stored(key: &LockKey) -> Cow<'_, str> {
+pub(crate) fn stored(key: &LockKey) -> Cow<'_, str> {
     let key = key.as_str();
     if key.contains('\0') {
         Cow::Owned(format!("lm1:{}", key.replace('%', "%25").replace('\0', "%00")))
@@ -48,16 +48,16 @@ pub(super) fn stored(key: &LockKey) -> Cow<'_, str> {
 
 /// The key that is [stored] so.
 #[cfg(any(feature = "inspect", feature = "defer"))]
-pub(super) fn read_back(text: &str) -> String {
+pub(crate) fn read_back(text: &str) -> String {
     let encoded = text.strip_prefix("lm1:");
     encoded.map_or_else(|| text.to_owned(), |key| key.replace("%00", "\0").replace("%25", "%"))
 }
 
 /// A column of a row.
-pub(super) fn column<'a, T: FromSql<'a>>(row: &'a Row, nth: usize) -> Result<T, RemoteError> {
+pub(crate) fn column<'a, T: FromSql<'a>>(row: &'a Row, nth: usize) -> Result<T, RemoteError> {
     row.try_get(nth).map_err(unexpected)
 }
 
-pub(super) fn millis(time: Duration) -> i64 {
+pub(crate) fn millis(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }

@@ -33,11 +33,11 @@ use crate::value::applied::Applied;
 use crate::value::error::UnavailableReason as Why;
 
 /// The connection that sends pushes, and listens to those for this store's waiters.
-pub(super) const PUSHES: usize = 0;
+pub(crate) const PUSHES: usize = 0;
 /// Connections for the calls of locks.
 const COMMANDS: usize = 4;
 /// The one for renewals, which are for many keys at once, and in time.
-pub(super) const RENEWALS: usize = COMMANDS + 1;
+pub(crate) const RENEWALS: usize = COMMANDS + 1;
 /// Most calls that are in flight on each.
 const AT_ONCE: usize = 64;
 /// Far more than it takes. One that comes later counts as well.
@@ -47,15 +47,15 @@ const HELLO_WITHIN: Duration = Duration::from_millis(500);
 const MIXED_UP: &str = "a pooler has mixed up the answers to its clients, as pgbouncer before 1.22.1 \
     does: use a later one, or give the locks a user of their own";
 
-pub(super) struct Pool {
-    pub(super) servers: Database,
-    pub(super) timeout: Duration,
-    pub(super) monitor: Arc<Monitor>,
-    pub(super) health: Arc<Health>,
-    pub(super) subscriptions: Arc<Subscriptions>,
-    pub(super) clock: ServerClock,
+pub(crate) struct Pool {
+    pub(crate) servers: Database,
+    pub(crate) timeout: Duration,
+    pub(crate) monitor: Arc<Monitor>,
+    pub(crate) health: Arc<Health>,
+    pub(crate) subscriptions: Arc<Subscriptions>,
+    pub(crate) clock: ServerClock,
     /// The channel of the pushes to this store.
-    pub(super) channel: String,
+    pub(crate) channel: String,
     /// The number of the next request, unlike those of other pools.
     requests: AtomicI64,
     links: [Link; RENEWALS + 1],
@@ -64,7 +64,7 @@ pub(super) struct Pool {
     pushes: Arc<Batch<(String, String), ()>>,
     /// Each release in flight has a receiver. They are on several connections, so what has to come
     /// after them waits until there is none.
-    pub(super) releases: watch::Sender<()>,
+    pub(crate) releases: watch::Sender<()>,
 }
 
 struct Link {
@@ -81,7 +81,7 @@ impl Link {
 }
 
 impl Pool {
-    pub(super) fn new(
+    pub(crate) fn new(
         servers: Database,
         timeout: Duration,
         monitor: &Arc<Monitor>,
@@ -115,7 +115,7 @@ impl Pool {
     }
 
     /// The same for other callers.
-    pub(super) fn apart(&self) -> Arc<Self> {
+    pub(crate) fn apart(&self) -> Arc<Self> {
         let subscriptions = Arc::new(self.subscriptions.apart());
         let limit = Arc::clone(&self.limit);
         let apart =
@@ -128,13 +128,13 @@ impl Pool {
     }
 
     /// The number of the connection for the calls of a key.
-    pub(super) fn link_of(key: &str) -> usize {
+    pub(crate) fn link_of(key: &str) -> usize {
         let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(key);
         1 + (hash % COMMANDS as u64) as usize
     }
 
     /// Calls a function of the schema that returns one row.
-    pub(super) async fn call(
+    pub(crate) async fn call(
         self: &Arc<Self>,
         nth: usize,
         function: &str,
@@ -147,7 +147,7 @@ impl Pool {
 
     /// Calls a function of the schema that returns any number of rows.
     #[cfg(any(feature = "defer", feature = "inspect"))]
-    pub(super) async fn list(
+    pub(crate) async fn list(
         self: &Arc<Self>,
         nth: usize,
         function: &str,
@@ -164,7 +164,7 @@ impl Pool {
 
     /// Calls a function that returns one row, and whose last argument, after these, is the end of
     /// the time in which it may be served.
-    pub(super) async fn call_in_time(
+    pub(crate) async fn call_in_time(
         self: &Arc<Self>,
         nth: usize,
         function: &str,
@@ -180,7 +180,7 @@ impl Pool {
 
     /// Asks for the rows of a statement without parameters.
     #[cfg(feature = "inspect")]
-    pub(super) async fn query(
+    pub(crate) async fn query(
         self: &Arc<Self>,
         nth: usize,
         statement: &str,
@@ -190,7 +190,7 @@ impl Pool {
     }
 
     /// Asks for the only row of a statement without parameters.
-    pub(super) async fn query_one(
+    pub(crate) async fn query_one(
         self: &Arc<Self>,
         nth: usize,
         statement: &str,
@@ -201,7 +201,7 @@ impl Pool {
     }
 
     /// Carries out a statement that has no rows.
-    pub(super) async fn execute(
+    pub(crate) async fn execute(
         self: &Arc<Self>,
         nth: usize,
         statement: &str,
@@ -293,7 +293,7 @@ impl Pool {
 
     /// Whether the runtime that drives this connection is another one than the caller's. It may be
     /// blocked.
-    pub(super) fn is_driven_elsewhere(&self, nth: usize) -> bool {
+    pub(crate) fn is_driven_elsewhere(&self, nth: usize) -> bool {
         self.links[nth].open().is_some_and(|live| live.is_driven_elsewhere())
     }
 
@@ -320,6 +320,7 @@ impl Pool {
         if let RemoteError::Transient(Transient { replace: true, .. }) = &error {
             failed.leave();
             let mut live = self.links[failed.link].live.lock();
+            // Others may have found the same connection broken, and have replaced it.
             if live.as_ref().is_some_and(|live| Arc::ptr_eq(live, failed)) {
                 *live = None;
                 self.monitor.broken();
@@ -338,7 +339,7 @@ impl Pool {
         error.at(|| self.name())
     }
 
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         self.servers.name.to_string()
     }
 
@@ -348,6 +349,7 @@ impl Pool {
         until: Instant,
     ) -> Result<Arc<Live>, RemoteError> {
         loop {
+            // Looked at again after each try, which may have found the limit.
             let nth = if self.limit.is_reached() { self.kept() } else { nth };
             let link = &self.links[nth];
             if let Some(live) = link.open() {
@@ -399,19 +401,21 @@ impl Pool {
         let subscriptions = Arc::clone(&self.subscriptions);
         let monitor = Arc::clone(&self.monitor);
         let live = Live::new(nth, subscriptions, monitor, self.timeout, tls, connected);
+        // After a shutdown a late release has a connection that ends with it.
         if !self.is_closed() {
             *self.links[nth].live.lock() = Some(Arc::clone(&live));
         }
         if self.limit.is_reached() {
             self.shrink();
         }
+        // Last, as the locks that are confirmed because of this need the new connection.
         self.monitor.opened(false);
         Ok(live)
     }
 
     /// Listens to pushes, unless that is done, and returns whether they arrive: they do not where a
     /// pooler gives the connection's server to others. Nothing is sent for a caller here.
-    pub(super) async fn listen(self: &Arc<Self>, until: Instant) -> Result<bool, RemoteError> {
+    pub(crate) async fn listen(self: &Arc<Self>, until: Instant) -> Result<bool, RemoteError> {
         if self.limit.is_reached() && self.servers.listens_elsewhere() {
             return Ok(false);
         }
@@ -443,7 +447,7 @@ impl Pool {
     /// transaction ends; and one statement at a time. A waiter that gets none asks again.
     ///
     /// A push without a channel is for the idle workers of the function that it names.
-    pub(super) fn push(
+    pub(crate) fn push(
         self: &Arc<Self>,
         channels: Vec<String>,
         pushes: Vec<String>,
@@ -474,11 +478,11 @@ impl Pool {
         })
     }
 
-    pub(super) fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::SeqCst)
     }
 
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         for link in &self.links {
             link.connecting.abort();

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Redis;
 #[cfg(feature = "defer")]
 use super::jobs::RedisJobs;
+use super::store::Redis;
 #[cfg(feature = "defer")]
 use crate::jobs::job_queue::JobQueue;
 use crate::protocol::answer::{Answer, Failed, Released, StoreFuture};

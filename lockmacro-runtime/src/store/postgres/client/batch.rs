@@ -21,7 +21,7 @@ use crate::sys::time::Instant;
 const GATHER: Duration = Duration::from_millis(250);
 const GATHER_FROM: Duration = Duration::from_secs(10);
 /// Most calls of a batch in flight.
-pub(super) const LANES: usize = 3;
+pub(crate) const LANES: usize = 3;
 /// Fewest and most items of a call.
 const ITEMS_MIN: usize = 32;
 const ITEMS_MAX: usize = 1_024;
@@ -29,11 +29,11 @@ const ITEMS_MAX: usize = 1_024;
 const ITEMS_FIRST: usize = 256;
 
 /// The items that are to be sent, each with a channel for its answer.
-pub(super) struct Batch<T, R> {
+pub(crate) struct Batch<T, R> {
     gathered: Mutex<Gathered<T, R>>,
     pause: Duration,
     /// How long a pause and a call take at most.
-    pub(super) longest: Duration,
+    pub(crate) longest: Duration,
     /// Most items of a call.
     most: AtomicUsize,
     unwanted: Unwanted,
@@ -41,7 +41,7 @@ pub(super) struct Batch<T, R> {
 
 /// What becomes of an item whose caller does not wait for its answer any more.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum Unwanted {
+pub(crate) enum Unwanted {
     IsSent,
     IsDropped,
 }
@@ -62,7 +62,7 @@ struct Item<T, R> {
 impl<T: Send + 'static, R: Send + 'static> Batch<T, R> {
     /// For calls of a manager with this timeout, each after a pause, with so many of them in
     /// flight.
-    pub(super) fn new(
+    pub(crate) fn new(
         pause: Duration,
         timeout: Duration,
         lanes: usize,
@@ -78,7 +78,7 @@ impl<T: Send + 'static, R: Send + 'static> Batch<T, R> {
     /// Sends an item, together with others that have gathered when the pause is over. `call` gets
     /// the items and the number of their lane, and answers all of them in their order. There is no
     /// answer if the runtime ends.
-    pub(super) fn send<F>(
+    pub(crate) fn send<F>(
         self: &Arc<Self>,
         what: T,
         until: Instant,
@@ -95,9 +95,11 @@ impl<T: Send + 'static, R: Send + 'static> Batch<T, R> {
         let is_free = |since: &Option<Instant>| since.is_none_or(|since| since.elapsed() >= stuck);
         let in_flight = gathered.sending.iter().filter(|since| !is_free(since)).count();
         let Some(lane) = gathered.sending.iter().position(is_free) else { return answered };
+        // A lane in flight takes them next, unless that are more than it can take.
         if in_flight > 0 && gathered.items.len() < in_flight * self.most.load(Ordering::Relaxed) {
             return answered;
         }
+        // Under the mutex: of two items that come at once, one begins the batch.
         gathered.sending[lane] = Some(Instant::now());
         drop(gathered);
         let batch =
@@ -127,6 +129,8 @@ impl<T: Send + 'static, R: Send + 'static> Batch<T, R> {
             // After an outage that is most of them.
             gathered.items.retain(|item| !item.answer.is_closed());
         }
+        // Under the mutex under which items are added: one that comes after this finds the lane
+        // free.
         gathered.sending[lane] = (!gathered.items.is_empty()).then(Instant::now);
         gathered.sending[lane]?;
         let most = self.most.load(Ordering::Relaxed);
@@ -139,7 +143,7 @@ impl<T: Send + 'static, R: Send + 'static> Batch<T, R> {
     }
 
     /// Notes how long a call with so many items took the server, of the time that it may take.
-    pub(super) fn note_time(&self, items: usize, time: Duration, allowed: Duration) {
+    pub(crate) fn note_time(&self, items: usize, time: Duration, allowed: Duration) {
         let most = self.most.load(Ordering::Relaxed);
         let better = if time > allowed {
             (items.min(most) as f64 * allowed.div_duration_f64(time)) as usize
@@ -153,17 +157,17 @@ impl<T: Send + 'static, R: Send + 'static> Batch<T, R> {
 }
 
 /// A key, its token and its ttl in milliseconds.
-pub(super) type Renewal = (String, String, i64);
-pub(super) type Renewed = Result<bool, RemoteError>;
+pub(crate) type Renewal = (String, String, i64);
+pub(crate) type Renewed = Result<bool, RemoteError>;
 
 /// The renewals that are sent together.
-pub(super) struct Renewals {
+pub(crate) struct Renewals {
     prompt: Arc<Batch<Renewal, Renewed>>,
     gathering: Arc<Batch<Renewal, Renewed>>,
 }
 
 impl Renewals {
-    pub(super) fn new(timeout: Duration) -> Self {
+    pub(crate) fn new(timeout: Duration) -> Self {
         Self {
             prompt: Batch::new(Duration::ZERO, timeout, LANES, Unwanted::IsDropped),
             gathering: Batch::new(GATHER, timeout, LANES, Unwanted::IsDropped),
@@ -171,7 +175,7 @@ impl Renewals {
     }
 
     /// Those with which a lease of this ttl is renewed. It may wait for them unless a caller waits.
-    pub(super) fn beside(&self, ttl: Duration, may_wait: bool) -> &Arc<Batch<Renewal, Renewed>> {
+    pub(crate) fn beside(&self, ttl: Duration, may_wait: bool) -> &Arc<Batch<Renewal, Renewed>> {
         if may_wait && ttl >= GATHER_FROM { &self.gathering } else { &self.prompt }
     }
 }

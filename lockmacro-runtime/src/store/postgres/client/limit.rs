@@ -12,13 +12,13 @@ const FEW_FOR: Duration = Duration::from_secs(20);
 const WARN_EVERY: Duration = Duration::from_secs(60 * 60);
 
 /// A pool that can do with fewer connections.
-pub(super) trait Shrink: Send + Sync {
+pub(crate) trait Shrink: Send + Sync {
     fn shrink(&self);
 }
 
 /// What the pools of a manager know of it. While it is reached, each uses one connection.
 #[derive(Default)]
-pub(super) struct Limit {
+pub(crate) struct Limit {
     pools: Mutex<Vec<Weak<dyn Shrink>>>,
     /// When it was met last.
     met: Mutex<Option<Instant>>,
@@ -26,19 +26,19 @@ pub(super) struct Limit {
 }
 
 impl Limit {
-    pub(super) fn add(&self, pool: Weak<dyn Shrink>) {
+    pub(crate) fn add(&self, pool: Weak<dyn Shrink>) {
         let mut pools = self.pools.lock();
         pools.retain(|pool| pool.strong_count() > 0);
         pools.push(pool);
     }
 
-    pub(super) fn is_reached(&self) -> bool {
+    pub(crate) fn is_reached(&self) -> bool {
         self.met.lock().is_some_and(|met| met.elapsed() < FEW_FOR)
     }
 
     /// Notes that one connection too many was asked for. The pools give up what they can: this
     /// one's idle connection may be what another one needs.
-    pub(super) fn note_reached(&self, server: impl FnOnce() -> String) {
+    pub(crate) fn note_reached(&self, server: impl FnOnce() -> String) {
         let now = Instant::now();
         *self.met.lock() = Some(now);
         let mut warned = self.warned.lock();

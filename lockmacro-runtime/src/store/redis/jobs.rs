@@ -14,7 +14,7 @@ use redis::{FromRedisValue, ParsingError, Value, from_redis_value};
 use tokio::select;
 use tokio::time::timeout;
 
-use super::Redis;
+use super::store::Redis;
 use crate::jobs::job::{Job, JobInfo, JobState, NewJob, Page, Settled, Stored, TakeOptions, When};
 use crate::jobs::job_queue::{JobFuture, JobQueue, StopWaiting};
 use crate::jobs::limits::{ABANDONED, DEAD_MAX, WAITING_MAX, check_size, full, note_abandoned};

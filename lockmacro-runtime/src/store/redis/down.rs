@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::Redis;
+use super::store::Redis;
 use crate::protocol::request::Request;
 use crate::store::backend::Backend;
 use crate::store::redis::client::node::Node;

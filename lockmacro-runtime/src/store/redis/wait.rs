@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{CONFIRM_WINDOW_MS, Redis};
+use super::store::{CONFIRM_WINDOW_MS, Redis};
 use crate::protocol::request::Request;
 use crate::store::redis::client::node::Node;
 use crate::store::redis::reply::answer;
@@ -113,7 +113,8 @@ mod tests {
     fn a_waiting_future_is_small() {
         let redis = Arc::new(Redis::at("redis://127.0.0.1:1", Duration::from_secs(1)));
         let token = Token::new("test", "", "").unwrap();
-        let request = Request::new("order:42".into(), token, Duration::from_secs(30));
+        let request =
+            Request::new("order:42".into(), token, Duration::from_secs(30), Moment::now());
         let waiting = wait(redis, Arc::new(request), Duration::MAX, Arc::default());
         let waiting = size_of_val(&waiting);
         assert!(waiting <= 224, "{waiting}");

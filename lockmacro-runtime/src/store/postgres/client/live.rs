@@ -28,21 +28,21 @@ use crate::sys::time::Instant;
 
 /// The number of any connection, for the waiters: a push has the secret of the last request, and
 /// comes from the server that has it.
-pub(super) const CONNECTION: NonZeroU64 = NonZeroU64::MIN;
+pub(crate) const CONNECTION: NonZeroU64 = NonZeroU64::MIN;
 /// The push by which a listening connection finds out whether it gets any.
-pub(super) const HELLO: &str = "hello";
+pub(crate) const HELLO: &str = "hello";
 /// For the request that ends a call on a connection that was left.
 const CANCEL_WITHIN: Duration = Duration::from_secs(1);
 
 /// An open connection, for as long as somebody uses it.
-pub(super) struct Live {
-    pub(super) client: Client,
+pub(crate) struct Live {
+    pub(crate) client: Client,
     /// The number of its link.
-    pub(super) link: usize,
+    pub(crate) link: usize,
     /// Whether it asks for pushes.
-    pub(super) listens: OnceCell<()>,
+    pub(crate) listens: OnceCell<()>,
     /// Whether it has received its own first push.
-    pub(super) heard: Arc<watch::Sender<bool>>,
+    pub(crate) heard: Arc<watch::Sender<bool>>,
     left: watch::Sender<bool>,
     unsent: Arc<Unsent>,
     /// The one that drives it.
@@ -62,7 +62,7 @@ enum End {
 impl Live {
     /// Begins to send and receive, for the link of this number. The waiters get the pushes that
     /// arrive. No call takes longer than `longest`.
-    pub(super) fn new<T>(
+    pub(crate) fn new<T>(
         link: usize,
         subscriptions: Arc<Subscriptions>,
         monitor: Arc<Monitor>,
@@ -131,7 +131,7 @@ impl Live {
     }
 
     /// Sends a statement. `None` if there is no answer until then.
-    pub(super) async fn query(
+    pub(crate) async fn query(
         &self,
         statement: &str,
         values: Values<'_>,
@@ -153,16 +153,16 @@ impl Live {
     }
 
     /// Ends it at once, with all calls on it: they may have been applied.
-    pub(super) fn leave(&self) {
+    pub(crate) fn leave(&self) {
         self.left.send_replace(true);
     }
 
     /// Whether another runtime drives it than that of the caller.
-    pub(super) fn is_driven_elsewhere(&self) -> bool {
+    pub(crate) fn is_driven_elsewhere(&self) -> bool {
         self.runtime != here()
     }
 
-    pub(super) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         !self.client.is_closed() && !*self.left.borrow()
     }
 }

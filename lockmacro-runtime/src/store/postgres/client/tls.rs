@@ -9,7 +9,7 @@ use crate::value::url::decoded;
 
 /// The settings of a URL for encrypted connections.
 #[derive(Clone, Default)]
-pub(super) struct Tls {
+pub(crate) struct Tls {
     is_on: bool,
     /// The files by their settings.
     files: BTreeMap<String, String>,
@@ -17,7 +17,7 @@ pub(super) struct Tls {
 
 impl Tls {
     /// Takes a setting if it is about this.
-    pub(super) fn take(&mut self, name: &str, value: &str) -> Result<bool, LockError> {
+    pub(crate) fn take(&mut self, name: &str, value: &str) -> Result<bool, LockError> {
         match (name, value) {
             // The certificate of the server is checked in any case.
             ("sslmode", "require" | "verify-ca" | "verify-full") => self.is_on = true,
@@ -41,13 +41,13 @@ impl Tls {
         Ok(true)
     }
 
-    pub(super) fn mode(&self) -> SslMode {
+    pub(crate) fn mode(&self) -> SslMode {
         if self.is_on { SslMode::Require } else { SslMode::Disable }
     }
 
     /// What makes connections encrypted, if they are to be. Reads the files now.
     #[cfg(feature = "postgres-tls")]
-    pub(super) fn connector(
+    pub(crate) fn connector(
         &self,
     ) -> Result<Option<tokio_postgres_rustls::MakeRustlsConnect>, LockError> {
         use rustls::pki_types::pem::PemObject as _;
