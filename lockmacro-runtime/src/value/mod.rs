@@ -13,6 +13,7 @@ pub(crate) mod key;
 pub(crate) mod limits;
 pub(crate) mod loss;
 pub(crate) mod mode;
+pub(crate) mod setting;
 pub(crate) mod template;
 pub(crate) mod token;
 pub(crate) mod url;
