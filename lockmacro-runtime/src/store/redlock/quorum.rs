@@ -45,7 +45,9 @@ impl NodeError {
     pub(crate) fn of(error: RemoteError, key: &LockKey) -> Self {
         let applied = error.applied();
         let transient = match &error {
-            RemoteError::Transient(Transient { reason, .. }) => *reason != UnavailableReason::Protocol,
+            RemoteError::Transient(Transient { reason, .. }) => {
+                *reason != UnavailableReason::Protocol
+            }
             error => matches!(error, RemoteError::Split(_)),
         };
         Self { error: Box::new(error.into_error(key)), applied, transient }
