@@ -9,13 +9,15 @@ use syn::ext::IdentExt as _;
 use syn::parse::{Parse, ParseStream};
 use syn::spanned::Spanned as _;
 use syn::visit::Visit;
+use syn::visit_mut::VisitMut as _;
 use syn::{
     Attribute, Error, Expr, FnArg, Pat, PatIdent, ReceiverKind, Result, ReturnType, Signature,
     Token, Type, Visibility,
 };
 
+use crate::messages;
 use crate::parse::boxed::{self, Boxed};
-use crate::parse::path::{is_owned, is_plain, mentions, ungroup_type};
+use crate::parse::path::{Groups, is_owned, is_plain, mentions};
 use crate::parse::returns;
 
 pub(crate) struct Function {
@@ -67,30 +69,28 @@ impl Function {
         self.names().into_iter().chain(constants).collect()
     }
 
+    /// The type of an argument that is no pattern.
+    fn type_of(&self, name: &Ident) -> Option<&Type> {
+        self.sig.inputs.iter().find_map(|input| match input {
+            FnArg::Typed(typed) if matches!(&*typed.pat, Pat::Ident(pat) if pat.ident == *name) => {
+                Some(&*typed.ty)
+            }
+            _ => None,
+        })
+    }
+
     /// Whether this is an argument with a value that is certainly no text: a number, or `&u64`.
     pub(crate) fn is_number(&self, name: &Ident) -> bool {
-        self.sig.inputs.iter().any(|input| match input {
-            FnArg::Typed(typed) => {
-                let is_it = matches!(&*typed.pat, Pat::Ident(pat) if pat.ident == *name);
-                let mut ty = &*typed.ty;
-                while let Type::Reference(reference) = ty {
-                    ty = &reference.elem;
-                }
-                is_it && is_plain(ty)
-            }
-            FnArg::Receiver(_) => false,
-        })
+        let mut ty = self.type_of(name);
+        while let Some(Type::Reference(reference)) = ty {
+            ty = Some(&reference.elem);
+        }
+        ty.is_some_and(is_plain)
     }
 
     /// Whether this is an argument with a value that is certainly no function.
     pub(crate) fn is_no_function(&self, name: &Ident) -> bool {
-        self.sig.inputs.iter().any(|input| match input {
-            FnArg::Typed(typed) => {
-                matches!(&*typed.pat, Pat::Ident(pat) if pat.ident == *name)
-                    && (matches!(*typed.ty, Type::Reference(_)) || is_owned(&typed.ty))
-            }
-            FnArg::Receiver(_) => false,
-        })
+        self.type_of(name).is_some_and(|ty| matches!(ty, Type::Reference(_)) || is_owned(ty))
     }
 
     /// The names to call another function with that has the same arguments.
@@ -101,13 +101,7 @@ impl Function {
                 Pat::Ident(pat) if pat.by_ref.is_none() && pat.subpat.is_none() => {
                     Ok(pat.ident.clone())
                 }
-                pattern => Err(Error::new(
-                    pattern.span(),
-                    format!(
-                        "`{policy}` needs the same arguments, so each needs a name: write `arg: \
-                         Type` here and take it apart in the body"
-                    ),
-                )),
+                pattern => Err(Error::new(pattern.span(), messages::pattern(policy))),
             },
         };
         self.sig.inputs.iter().map(name).collect()
@@ -179,7 +173,7 @@ impl Function {
     pub(crate) fn with_body(&self, locked: TokenStream) -> TokenStream {
         let inner = match &self.shape {
             Shape::Async | Shape::Blocking => locked,
-            Shape::Boxed(boxed) => boxed.clone().with_block(braces(locked, self.body.span())),
+            Shape::Boxed(boxed) => boxed.with_block(braces(locked, self.body.span())),
         };
         let head = &self.head;
         let attributes = &self.inner_attrs;
@@ -230,13 +224,12 @@ impl Parse for Function {
         let sig: Signature =
             input.parse().map_err(|error| not_a_function(&start).unwrap_or(error))?;
         if input.peek(Token![;]) {
-            let message = "there is no body to lock: put the attribute on the implementations";
-            return Err(input.error(message));
+            return Err(input.error(messages::NO_BODY));
         }
         check_qualifiers(&sig)?;
         let body = parse_body(input)?;
         if body.delimiter() != Delimiter::Brace {
-            return Err(Error::new(body.span(), "expected the function's body"));
+            return Err(Error::new(body.span(), messages::BODY));
         }
         let span = body.span();
         let mut head: Vec<TokenTree> = all.into_iter().collect();
@@ -247,7 +240,7 @@ impl Parse for Function {
             ReturnType::Type(_, output) => Type::clone(output),
             ReturnType::Default => syn::parse_quote_spanned!(sig.ident.span()=> ()),
         };
-        ungroup_type(&mut output);
+        Groups.visit_type_mut(&mut output);
         let (shape, body, output) = match (sig.asyncness, boxed::output(&output)) {
             (Some(_), _) => (Shape::Async, braces(statements, span), output),
             (None, None) => (Shape::Blocking, braces(statements, span), output),
@@ -279,7 +272,7 @@ impl Parse for Function {
 fn parse_body(input: ParseStream) -> Result<Group> {
     if input.peek(syn::token::Group) {
         let TokenTree::Group(group) = input.parse()? else {
-            return Err(input.error("expected the function's body"));
+            return Err(input.error(messages::BODY));
         };
         return syn::parse2(group.stream());
     }
@@ -291,33 +284,20 @@ fn not_a_function(input: ParseStream) -> Option<Error> {
     input.parse::<Option<Token![unsafe]>>().ok()?;
     let kind = Ident::parse_any(input).ok()?;
     let message = match kind.to_string().as_str() {
-        "impl" | "trait" => {
-            format!("the attribute goes on a function: put it on each method of this `{kind}`")
-        }
-        "mod" => {
-            "the attribute goes on a function: put it on each function of this module".to_owned()
-        }
+        "impl" | "trait" | "mod" => messages::put_on_each(&kind),
         "struct" | "enum" | "union" | "type" | "const" | "static" | "use" | "extern"
-        | "macro_rules" | "let" => {
-            format!("the attribute goes on a function, and this is a `{kind}`: remove it here")
-        }
+        | "macro_rules" | "let" => messages::no_function(&kind),
         _ => return None,
     };
     Some(Error::new(kind.span(), message))
 }
 
 fn check_qualifiers(sig: &Signature) -> Result<()> {
-    if let Some(constness) = &sig.constness {
-        let message = "a `const fn` cannot wait for a server: remove `const`";
-        return Err(Error::new(constness.span(), message));
+    match (&sig.constness, &sig.abi) {
+        (Some(constness), _) => Err(Error::new(constness.span(), messages::CONST)),
+        (None, Some(abi)) => Err(Error::new(abi.span(), messages::EXTERN)),
+        (None, None) => Ok(()),
     }
-    if let Some(abi) = &sig.abi {
-        let message = "an `extern` function cannot be locked, because its callers in another \
-                       language cannot handle a busy lock: remove `extern`, or lock a Rust \
-                       function that it calls";
-        return Err(Error::new(abi.span(), message));
-    }
-    Ok(())
 }
 
 /// Takes `#![…]` off the start of a body, which otherwise stays as it is.

@@ -53,16 +53,7 @@ pub(crate) fn is_place(expr: &Expr) -> bool {
 
 /// Removes the invisible groups around `$k:expr`, `$f:path` or `$r:ty` of a `macro_rules!`, at
 /// every depth. Where that would change the precedence, parentheses are printed.
-pub(crate) fn ungroup(expr: &mut Expr) {
-    Groups.visit_expr_mut(expr);
-}
-
-/// As [`ungroup`].
-pub(crate) fn ungroup_type(ty: &mut Type) {
-    Groups.visit_type_mut(ty);
-}
-
-struct Groups;
+pub(crate) struct Groups;
 
 impl VisitMut for Groups {
     fn visit_expr_mut(&mut self, expr: &mut Expr) {

@@ -8,6 +8,8 @@ use quote::{ToTokens, quote_spanned};
 use syn::spanned::Spanned as _;
 use syn::{Error, Path, Result, parse_quote_spanned};
 
+use crate::messages;
+
 const PACKAGE: &str = "lockmacro-runtime";
 const ATTRIBUTE: &str = "lockmacro";
 
@@ -32,7 +34,12 @@ impl Runtime {
                 let path = parse_quote_spanned!(attribute=> lockmacro_runtime);
                 Ok(Self { path: private(path), is_checked: true })
             }
-            Found::Missing => Err(Error::new(Span::call_site(), missing())),
+            Found::Missing => {
+                let version =
+                    concat!(env!("CARGO_PKG_VERSION_MAJOR"), ".", env!("CARGO_PKG_VERSION_MINOR"));
+                let message = messages::missing_runtime(PACKAGE, version);
+                Err(Error::new(Span::call_site(), message))
+            }
         }
     }
 
@@ -69,15 +76,6 @@ pub(crate) fn path(site: Span) -> Path {
             parse_quote_spanned!(site=> ::lockmacro_runtime)
         }
     }
-}
-
-fn missing() -> String {
-    let version = concat!(env!("CARGO_PKG_VERSION_MAJOR"), ".", env!("CARGO_PKG_VERSION_MINOR"));
-    format!(
-        "the attribute needs the crate `{PACKAGE}`, which is not in this package's Cargo.toml: add \
-         `{PACKAGE} = \"{version}\"` to its `[dependencies]`, or write `crate = path` with the \
-         path under which another crate re-exports it"
-    )
 }
 
 /// The runtime in a Cargo.toml.

@@ -3,6 +3,7 @@
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{ToTokens as _, quote, quote_spanned};
 use syn::ext::IdentExt as _;
+use syn::parse::{ParseStream, Parser as _};
 use syn::spanned::Spanned as _;
 use syn::{ExprPath, Path, Result, Safety};
 
@@ -33,8 +34,10 @@ pub(crate) fn attribute(args: TokenStream, item: TokenStream) -> TokenStream {
 }
 
 fn expand(args: TokenStream, item: TokenStream) -> Result<TokenStream> {
-    let mut args: Args = syn::parse2(args)?;
-    let function = check::check(&mut args, syn::parse2(item))?;
+    let function = syn::parse2(item);
+    let read = |input: ParseStream| Args::parse(input, function.as_ref().ok());
+    let args = read.parse2(args)?;
+    let function = check::check(&args, function)?;
     let printer = Printer::new(&args, &function)?;
     let mut tokens = function.with_body(printer.locked()?);
     if let OnBusy::Defer(defer) = &args.on_busy {
@@ -335,7 +338,7 @@ impl<'a> Printer<'a> {
 
     /// Whether an expression outside of the body may move an argument, or a part of it.
     fn takes(&self, name: &Ident) -> bool {
-        self.args.taking().into_iter().any(|expr| mentions(expr.to_token_stream(), name))
+        self.args.takes(name)
     }
 
     /// Whether an argument of the function is used outside of the body.

@@ -11,7 +11,7 @@ use crate::parse::key::Key;
 use crate::parse::policy::{AfterLoss, OnBusy};
 use crate::parse::sharing::Sharing;
 use crate::parse::spans::respan;
-use crate::parse::template::{Part, Template};
+use crate::parse::template::{Part, Template, escaped};
 use crate::print::expand::Printer;
 
 /// The value of a method without one.
@@ -242,7 +242,7 @@ impl Printer<'_> {
         let mut format = String::new();
         for part in &template.parts {
             match part {
-                Part::Literal(text) => format.push_str(&text.replace('{', "{{").replace('}', "}}")),
+                Part::Literal(text) => format.push_str(&escaped(text)),
                 Part::Value(_) => format.push_str("{}"),
             }
         }
