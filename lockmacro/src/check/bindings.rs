@@ -14,13 +14,10 @@ use crate::parse::values::Fences;
 pub(super) fn check_fences(args: &Args, _: &Function) -> Result<()> {
     let Some(fences) = &args.fence else { return Ok(()) };
     let message = match (&args.key, fences) {
-        (Key::Several(keys), Fences::Each(names)) if keys.len() != names.len() => {
-            messages::number_of_fences(keys.len(), names.len())
-        }
-        (Key::Several(_), Fences::Name(_)) => messages::FENCE_OF_SEVERAL.to_owned(),
-        (Key::Keys(_), Fences::Each(_)) => messages::FENCES_OF_ITERATOR.to_owned(),
-        (_, Fences::Each(_)) if args.key.is_one() => messages::FENCES_OF_ONE.to_owned(),
-        _ => return Ok(()),
+        (Key::Several(keys), Fences::Each(names)) if keys.len() == names.len() => return Ok(()),
+        (Key::Several(keys), _) => messages::fences_of_several(keys.len()),
+        (_, Fences::Name(_)) => return Ok(()),
+        (_, Fences::Each(_)) => messages::ONE_FENCE.to_owned(),
     };
     Err(Error::new(args.span_of("fence"), message))
 }

@@ -7,8 +7,7 @@ mod times;
 
 use bindings::{check_bindings, check_fences};
 use policies::{
-    check_calls, check_functions, check_map_err, check_message, check_on_lost, check_reuse,
-    check_sharing,
+    check_calls, check_map_err, check_message, check_on_lost, check_reuse, check_sharing,
 };
 use proc_macro2::Span;
 use syn::{Error, Result};
@@ -22,7 +21,7 @@ type Check = fn(&Args, &Function) -> Result<()>;
 
 /// Each check, and the arguments that it compares: it is left out when one of them has a mistake
 /// itself.
-const CHECKS: [(&[&str], Check); 12] = [
+const CHECKS: [(&[&str], Check); 11] = [
     (&["key", "shared", "permits"], check_sharing),
     (&["on_busy", "message"], check_message),
     (&["ttl", "renew", "max_hold"], check_renewal),
@@ -31,7 +30,6 @@ const CHECKS: [(&[&str], Check); 12] = [
     (&["on_lost"], check_on_lost),
     (&["key", "fence"], check_fences),
     (&["map_err"], check_map_err),
-    (&["map_err", "on_lost", "on_busy"], check_functions),
     (&["on_busy"], check_calls),
     (&["key", "on_busy", "shared", "permits", "fence", "guard", "message"], check_reuse),
     (&["guard", "fence"], check_bindings),

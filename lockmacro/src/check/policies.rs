@@ -45,7 +45,7 @@ pub(super) fn check_reuse(args: &Args, function: &Function) -> Result<()> {
         (no_result, messages::REUSE_NO_RESULT),
         (at("key", !args.key.is_one()), messages::REUSE_SEVERAL),
         (at("shared", args.has("shared")), messages::REUSE_SHARED),
-        (at("permits", args.has("permits")), messages::REUSE_PERMITS),
+        (at("permits", args.has("permits")), messages::REUSE_SHARED),
         (at("fence", args.fence.is_some()), messages::REUSE_FENCE),
         (at("guard", args.guard.is_some()), messages::REUSE_GUARD),
         (at("message", has_late_message), messages::REUSE_MESSAGE),
@@ -81,23 +81,4 @@ pub(super) fn check_on_lost(args: &Args, function: &Function) -> Result<()> {
 pub(super) fn check_map_err(args: &Args, function: &Function) -> Result<()> {
     let has_none = args.map_err.is_some() && returns::is_no_result(&function.output);
     refuse([(has_none.then(|| args.span_of("map_err")), messages::NO_ERROR_TO_MAP)])
-}
-
-/// An argument hides the function of its name that one of the paths means.
-pub(super) fn check_functions(args: &Args, function: &Function) -> Result<()> {
-    let map_err = args.map_err.as_ref().map(|path| ("map_err", &path.path));
-    let on_lost = match &args.on_lost {
-        Some(AfterLoss::Recover(path)) => Some(("on_lost", &path.path)),
-        _ => None,
-    };
-    let fallback = match &args.on_busy {
-        OnBusy::Fallback(path) => Some(("fallback", path)),
-        _ => None,
-    };
-    for (argument, path) in map_err.into_iter().chain(on_lost).chain(fallback) {
-        if let Some(name) = path.get_ident().filter(|name| function.is_no_function(name)) {
-            return Err(Error::new(name.span(), messages::hidden_function(argument, name)));
-        }
-    }
-    Ok(())
 }

@@ -33,11 +33,12 @@ messages! {
         "`{word}` is an argument: write `{example}` in place of `on_busy`";
     given_twice(name) = "`{name}` is given twice: remove one";
     no_value(name, example) = "`{name}` has no value: write `{example}`";
+    unreadable(name, example) =
+        "the value of `{name}` cannot be read: write one such as `{example}`";
     takes_no_value(name) = "`{name}` takes no value: write `{name}` alone, or leave it out";
     value_alone(value, example) =
         "`{value}` has no name: write one before it, as in `{example}`";
-    binding(name, example) =
-        "`{name}` gives a name to use in the body: write one, as in `{example}`";
+    binding(example) = "this is a name to use in the body: write one, as in `{example}`";
     text(example) = "this is a text in quotes that is not empty: write one such as `{example}`";
     NAME_IN_QUOTES = "the name of an argument has no quotes: write `key = \"order:<id>\"`";
     NO_NAME = "expected an argument such as `key = \"order:<id>\"`";
@@ -94,25 +95,16 @@ messages! {
         "{text} is text in an expression, where placeholders are not filled in: write the whole \
          key as one string, as in `key = \"order:<id>\"`, or format the values in, as in \
          `{formatted}`; text that is meant as it is goes into a constant";
-    KEYS_IN_A_LIST =
-        "several keys are a list in brackets: write `key = [\"account:<from>\", \
-         \"account:<to>\"]`, or `key = keys(..)` around an iterator of keys";
-    KEYS_IN_A_KEY =
-        "each of several keys is text or an expression giving `impl Into<LockKey>`: write all keys \
-         in one list, or `key = keys(..)` alone";
-    NO_KEYS =
-        "this list has no keys: write them in it, as in `key = [\"account:<from>\", \
-         \"account:<to>\"]`";
+    KEYS =
+        "several keys are one list in brackets, `key = [\"account:<from>\", \"account:<to>\"]`, or \
+         an iterator of keys, `key = keys(..)`: write one of these";
     too_many_keys(most, count) = "a lock has at most {most} keys, and these are {count}";
     KEY_TWICE = "this key is there twice: remove one";
-    KEYS_OF_ONE =
-        "`keys` takes one iterator of keys: write `key = keys(..)` around it, or the keys in a \
-         list, `key = [\"account:<from>\", \"account:<to>\"]`";
     one_of_several(word, example) =
         "`{word}(..)` is for one of several keys: write `key = \"order:<id>\", {example}`";
-    SHARED_KEY = "`shared` takes one key: write `shared(\"rates:<day>\")`";
-    PERMITS_KEY =
-        "`permits` takes one key and a number: write `permits(\"printer:<room>\", 3)`";
+    SHARING =
+        "`shared` takes one key, and `permits` one key and a number: write \
+         `shared(\"rates:<day>\")` or `permits(\"printer:<room>\", 3)`";
     permits(most) =
         "`permits` is how many may hold the lock at once: write a number from 2 to {most}, as in \
          `permits = 3`, or an expression of type `u32`, or remove it for an exclusive lock";
@@ -122,16 +114,11 @@ messages! {
 messages! {
     never_closed(column) =
         "the `<` in column {column} is never closed: write `>`, or `<<` for a literal `<`";
-    empty_placeholder(place) =
-        "{place} is empty: write an argument's name in it, or `<<` for a literal `<`";
     no_placeholder(place) =
         "{place} is no name, field, index or call: write one such as `<id>`, `<order.id>`, \
          `<ids[0]>`, `<id.to_lowercase()>` or `<hash(id)>`, or `<<` for a literal `<`";
-    constant_in_key(place, formatted) =
-        "{place} is no argument of this function: for a constant, write `{formatted}` in place of \
-         the text";
-    constant_in_text(place) =
-        "{place} is no argument of this function: for a constant, write its text in place of it";
+    constant(place, instead) =
+        "{place} is no argument of this function: for a constant, write {instead}";
     no_arguments(place, name) =
         "{place}: this function has no arguments; add `{name}` to them, or write `<<` for a \
          literal `<`";
@@ -208,10 +195,9 @@ messages! {
 messages! {
     NO_BODY = "there is no body to lock: put the attribute on the implementations";
     BODY = "expected the function's body";
-    put_on_each(kind) =
-        "the attribute goes on a function: put it on each function of this `{kind}`";
     no_function(kind) =
-        "the attribute goes on a function, and this is a `{kind}`: remove it here";
+        "the attribute goes on a function, not on this `{kind}`: put it on a function, or on each \
+         function in it";
     CONST = "a `const fn` cannot wait for a server: remove `const`";
     EXTERN =
         "an `extern` function cannot be locked, because its callers in another language cannot \
@@ -262,19 +248,12 @@ messages! {
     NO_ERROR_TO_MAP =
         "`map_err` makes the error of a `Result`, and this function does not return one: remove \
          `map_err`, or return a `Result`";
-    hidden_function(argument, name) =
-        "`{argument}` takes a function, and `{name}` is an argument of this one, which hides a \
-         function of this name: write `self::{name}`, or give the argument another name";
-    number_of_fences(keys, names) =
-        "the lock has {keys} keys, and the number of names is {names}: write a name for each key, \
-         in the same order";
-    FENCE_OF_SEVERAL =
-        "each of several keys has a fence of its own: write a name for each, in the same order, as \
-         in `fence = [debit, credit]`";
-    FENCES_OF_ITERATOR =
-        "the number of keys is known only when the function is called: write `fence = fences`, \
-         which is a `Vec<Fence>` in the order of the keys";
-    FENCES_OF_ONE = "one key has one fence: write `fence = fence`";
+    fences_of_several(keys) =
+        "the lock has {keys} keys, and each has a fence of its own: write a name for each, in the \
+         same order, as in `fence = [debit, credit]`";
+    ONE_FENCE =
+        "there is one name here: write `fence = fence`, which is the fence of one key, or a \
+         `Vec<Fence>` in the order of the keys of an iterator";
     shadows(argument, name) =
         "`{argument} = {name}` would shadow the function's argument `{name}`: write another name, \
          such as `{argument} = {name}_{argument}`";
@@ -305,9 +284,8 @@ messages! {
     REUSE_SEVERAL =
         "`reuse` shares the value of one key, and this lock has several: write one key";
     REUSE_SHARED =
-        "`reuse` has one caller run for all, and `shared` lets all of them run: remove one";
-    REUSE_PERMITS =
-        "`reuse` has one caller run for all, and `permits` lets several run: remove one";
+        "`reuse` has one caller run for all, and this lets several run: remove it, or `on_busy = \
+         reuse`";
     REUSE_FENCE =
         "a caller that reuses a value has no lock, and so no fence: remove `fence`, or `on_busy = \
          reuse`";

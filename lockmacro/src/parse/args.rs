@@ -122,11 +122,9 @@ impl Args {
         match argument.as_str() {
             "shared" => self.sharing = parse_bare(input, name)?.then_some(Sharing::Shared),
             "renew" => self.renew = parse_bare(input, name)?,
-            "guard" => self.guard = Some(parse_binding(input, name)?),
-            "fence" => self.fence = Some(parse_fences(input, name)?),
             _ => {
                 equals(input, name)?;
-                let value = self.value(input)?;
+                let value = self.value(input, &argument)?;
                 self.set_value(&argument, value, function)?;
             }
         }
@@ -134,7 +132,8 @@ impl Args {
     }
 
     fn set_value(&mut self, name: &str, value: Expr, function: Option<&Function>) -> Result<()> {
-        let text = |value| text(&value, example(name).unwrap_or_default());
+        let example = example(name).unwrap_or_default();
+        let text = |value| text(&value, example);
         match name {
             "key" => self.key = Key::parse(value, function)?,
             "permits" => self.sharing = Some(Sharing::permits(value)?),
@@ -145,6 +144,8 @@ impl Args {
             "on_busy" => self.on_busy = policy::on_busy(value, function)?,
             "on_lost" => self.on_lost = Some(policy::on_lost(value)?),
             "release" => self.releases_in_background = policy::release(value)?,
+            "guard" => self.guard = Some(parse_binding(&value, example)?),
+            "fence" => self.fence = Some(parse_fences(value, example)?),
             "message" => self.message = Some(Template::text(text(value)?, function)?),
             "holder_note" => self.holder_note = Some(Template::note(text(value)?, function)?),
             "manager" => self.manager = Some(parse_manager(value)?),
@@ -155,13 +156,14 @@ impl Args {
         Ok(())
     }
 
-    fn value(&mut self, input: ParseStream) -> Result<Expr> {
+    fn value(&mut self, input: ParseStream, name: &str) -> Result<Expr> {
         // On a fork: tokens left over in brackets would be a second error.
         if let Err(error) = input.fork().parse::<Expr>() {
             // A comma may belong to the value.
             self.is_unclear = true;
             while input.parse::<TokenTree>().is_ok() {}
-            return Err(error);
+            let example = example(name).unwrap_or_default();
+            return Err(Error::new(error.span(), messages::unreadable(name, example)));
         }
         let mut value = input.parse()?;
         Groups.visit_expr_mut(&mut value);
@@ -191,10 +193,12 @@ impl Args {
     fn borrowed(&self) -> impl Iterator<Item = &Expr> {
         let templates = self.key.each().iter().filter_map(Key::template);
         let texts = templates.chain(&self.message).chain(&self.holder_note);
-        let placeholders = texts.chain(self.on_busy.same()).flat_map(Template::exprs);
+        let reuse = self.on_busy.reuse();
+        let same = reuse.and_then(|reuse| reuse.same.as_ref());
+        let placeholders = texts.chain(same).flat_map(Template::exprs);
         let times = [&self.ttl, &self.max_hold, &self.min_hold].into_iter().flatten();
         let times = times.chain(self.wait.as_ref().and_then(Wait::limit));
-        let times = times.chain(self.on_busy.keep()).filter_map(Time::expr);
+        let times = times.chain(reuse.and_then(|reuse| reuse.keep.as_ref())).filter_map(Time::expr);
         let permits = self.key.each().iter().filter_map(Key::sharing).chain(&self.sharing);
         placeholders.chain(times).chain(permits.filter_map(Sharing::expr)).chain(&self.manager)
     }

@@ -69,28 +69,19 @@ impl Function {
         self.names().into_iter().chain(constants).collect()
     }
 
-    /// The type of an argument that is no pattern.
-    fn type_of(&self, name: &Ident) -> Option<&Type> {
-        self.sig.inputs.iter().find_map(|input| match input {
-            FnArg::Typed(typed) if matches!(&*typed.pat, Pat::Ident(pat) if pat.ident == *name) => {
-                Some(&*typed.ty)
-            }
-            _ => None,
-        })
-    }
-
     /// Whether this is an argument with a value that is certainly no text: a number, or `&u64`.
     pub(crate) fn is_number(&self, name: &Ident) -> bool {
-        let mut ty = self.type_of(name);
-        while let Some(Type::Reference(reference)) = ty {
-            ty = Some(&reference.elem);
-        }
-        ty.is_some_and(is_plain)
-    }
-
-    /// Whether this is an argument with a value that is certainly no function.
-    pub(crate) fn is_no_function(&self, name: &Ident) -> bool {
-        self.type_of(name).is_some_and(|ty| matches!(ty, Type::Reference(_)) || is_owned(ty))
+        self.sig.inputs.iter().any(|input| match input {
+            FnArg::Typed(typed) => {
+                let is_it = matches!(&*typed.pat, Pat::Ident(pat) if pat.ident == *name);
+                let mut ty = &*typed.ty;
+                while let Type::Reference(reference) = ty {
+                    ty = &reference.elem;
+                }
+                is_it && is_plain(ty)
+            }
+            FnArg::Receiver(_) => false,
+        })
     }
 
     /// The names to call another function with that has the same arguments.
@@ -283,13 +274,23 @@ fn parse_body(input: ParseStream) -> Result<Group> {
 fn not_a_function(input: ParseStream) -> Option<Error> {
     input.parse::<Option<Token![unsafe]>>().ok()?;
     let kind = Ident::parse_any(input).ok()?;
-    let message = match kind.to_string().as_str() {
-        "impl" | "trait" | "mod" => messages::put_on_each(&kind),
-        "struct" | "enum" | "union" | "type" | "const" | "static" | "use" | "extern"
-        | "macro_rules" | "let" => messages::no_function(&kind),
-        _ => return None,
-    };
-    Some(Error::new(kind.span(), message))
+    let is_item = matches!(
+        kind.to_string().as_str(),
+        "impl"
+            | "trait"
+            | "mod"
+            | "struct"
+            | "enum"
+            | "union"
+            | "type"
+            | "const"
+            | "static"
+            | "use"
+            | "extern"
+            | "macro_rules"
+            | "let"
+    );
+    is_item.then(|| Error::new(kind.span(), messages::no_function(&kind)))
 }
 
 fn check_qualifiers(sig: &Signature) -> Result<()> {

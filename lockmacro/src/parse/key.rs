@@ -2,7 +2,7 @@
 
 use proc_macro2::{Ident, Span};
 use quote::ToTokens as _;
-use syn::{Block, Error, Expr, ExprArray, Lit, LitStr, Result, Stmt};
+use syn::{Block, Error, Expr, ExprArray, ExprCall, Lit, LitStr, Result, Stmt};
 
 use crate::fix::texts;
 use crate::messages;
@@ -46,14 +46,14 @@ impl Key {
                     texts::check(keys.to_token_stream(), false)?;
                     Ok(Key::Keys(keys.clone()))
                 }
-                _ => Err(Error::new_spanned(call, messages::KEYS_OF_ONE)),
+                _ => Err(Error::new_spanned(call, messages::KEYS)),
             },
-            Expr::Call(call) if is_path(&call.func, "shared") || is_path(&call.func, "permits") => {
+            Expr::Call(call) if is_sharing(&call) => {
                 let word = call.func.to_token_stream().to_string();
                 let example = example(&word).unwrap_or_default();
                 Err(Error::new_spanned(call, messages::one_of_several(word, example)))
             }
-            other if is_list(&other) => Err(Error::new_spanned(other, messages::KEYS_IN_A_LIST)),
+            other if is_list(&other) => Err(Error::new_spanned(other, messages::KEYS)),
             other => Self::one(other, function),
         }
     }
@@ -80,7 +80,7 @@ impl Key {
     fn several(list: ExprArray, function: Option<&Function>) -> Result<Self> {
         let count = list.elems.len();
         if count == 0 {
-            return Err(Error::new_spanned(list, messages::NO_KEYS));
+            return Err(Error::new_spanned(list, messages::KEYS));
         }
         if count > KEYS_MAX {
             return Err(Error::new_spanned(list, messages::too_many_keys(KEYS_MAX, count)));
@@ -90,26 +90,19 @@ impl Key {
             let place = value.clone();
             let key = match value {
                 Expr::Call(call) if is_path(&call.func, "keys") => {
-                    return Err(Error::new_spanned(call, messages::KEYS_IN_A_KEY));
+                    return Err(Error::new_spanned(call, messages::KEYS));
                 }
-                list if is_list(&list) => {
-                    return Err(Error::new_spanned(list, messages::KEYS_IN_A_KEY));
-                }
-                Expr::Call(call) if is_path(&call.func, "shared") => match call.args.first() {
-                    Some(key) if call.args.len() == 1 => {
-                        let key = Self::one(key.clone(), function)?;
-                        Key::Shared(Box::new(key), Sharing::Shared)
-                    }
-                    _ => return Err(Error::new_spanned(call, messages::SHARED_KEY)),
-                },
-                Expr::Call(call) if is_path(&call.func, "permits") => {
-                    let (Some(key), Some(number), 2) =
-                        (call.args.get(0), call.args.get(1), call.args.len())
-                    else {
-                        return Err(Error::new_spanned(call, messages::PERMITS_KEY));
+                list if is_list(&list) => return Err(Error::new_spanned(list, messages::KEYS)),
+                Expr::Call(call) if is_sharing(&call) => {
+                    let mut given = call.args.iter();
+                    let sharing = match (given.next(), given.next(), given.next()) {
+                        (Some(_), None, None) if is_path(&call.func, "shared") => Sharing::Shared,
+                        (Some(_), Some(number), None) if is_path(&call.func, "permits") => {
+                            Sharing::permits(number.clone())?
+                        }
+                        _ => return Err(Error::new_spanned(call, messages::SHARING)),
                     };
-                    let sharing = Sharing::permits(number.clone())?;
-                    Key::Shared(Box::new(Self::one(key.clone(), function)?), sharing)
+                    Key::Shared(Box::new(Self::one(call.args[0].clone(), function)?), sharing)
                 }
                 value => Self::one(value, function)?,
             };
@@ -197,6 +190,11 @@ fn branches(expr: &Expr) -> Vec<&Expr> {
         Expr::Match(choice) => choice.arms.iter().map(|arm| &*arm.body).collect(),
         _ => Vec::new(),
     }
+}
+
+/// Whether this is `shared("a:<x>")` or `permits("b:<y>", 3)`, which stand in a list of keys.
+fn is_sharing(call: &ExprCall) -> bool {
+    is_path(&call.func, "shared") || is_path(&call.func, "permits")
 }
 
 /// Whether this is another notation for several values.

@@ -34,9 +34,6 @@ impl Placeholder {
             return fault(messages::never_closed(column));
         };
         let place = format!("`<{}>` in column {column}", &text[..end]);
-        if text[..end].trim().is_empty() {
-            return fault(messages::empty_placeholder(place));
-        }
         // A `>` may also belong to the expression, as in `<id.into::<String>()>`.
         for end in ends {
             let Some(expr) = parse_expr(&text[..end], span, names) else { continue };
@@ -61,8 +58,10 @@ impl Placeholder {
         let is_path = matches!(&self.expr, Expr::Path(path) if path.path.segments.len() > 1);
         let is_constant = is_path || is_constant(root, names);
         match formatted {
-            Some(formatted) if is_constant => messages::constant_in_key(place, formatted),
-            None if is_constant => messages::constant_in_text(place),
+            Some(formatted) if is_constant => {
+                messages::constant(place, format!("`{formatted}` in place of the text"))
+            }
+            None if is_constant => messages::constant(place, "its text in place of it"),
             _ if names.is_empty() => messages::no_arguments(place, root),
             // `#[async_trait]` destructures an argument that is a pattern inside its async block.
             _ if names.iter().any(|name| name.to_string().starts_with("__arg")) => {

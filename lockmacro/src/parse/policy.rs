@@ -7,11 +7,9 @@ use crate::fix::slips::{near, word};
 use crate::messages;
 use crate::messages::names::{advice, example};
 use crate::parse::defer::Defer;
-use crate::parse::duration::Time;
 use crate::parse::item::Function;
 use crate::parse::path::is_path;
 use crate::parse::reuse::Reuse;
-use crate::parse::template::Template;
 
 /// The policy for a lock that another holder has.
 #[derive(Default)]
@@ -25,14 +23,9 @@ pub(crate) enum OnBusy {
 }
 
 impl OnBusy {
-    /// The text by which calls are told apart that want the same value.
-    pub(crate) fn same(&self) -> Option<&Template> {
-        if let OnBusy::Reuse(reuse) = self { reuse.same.as_ref() } else { None }
-    }
-
-    /// The time for which a value is kept.
-    pub(crate) fn keep(&self) -> Option<&Time> {
-        if let OnBusy::Reuse(reuse) = self { reuse.keep.as_ref() } else { None }
+    /// The settings of `reuse`.
+    pub(crate) fn reuse(&self) -> Option<&Reuse> {
+        if let OnBusy::Reuse(reuse) = self { Some(reuse) } else { None }
     }
 
     /// The attribute's word.

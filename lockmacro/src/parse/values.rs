@@ -1,9 +1,9 @@
 //! The values of the attribute's arguments, apart from keys, times and policies.
 
-use proc_macro2::{Ident, TokenStream};
+use proc_macro2::Ident;
+use quote::ToTokens as _;
 use syn::parse::ParseStream;
-use syn::punctuated::Punctuated;
-use syn::{Error, Expr, ExprLit, ExprPath, Lit, LitStr, Path, Result, Token, bracketed, token};
+use syn::{Error, Expr, ExprLit, ExprPath, Lit, LitStr, Path, Result, Token};
 
 use crate::fix::literal;
 use crate::messages;
@@ -46,34 +46,21 @@ pub(crate) fn parse_bare(input: ParseStream, name: &Ident) -> Result<bool> {
     Ok(true)
 }
 
-/// `= name`
-pub(crate) fn parse_binding(input: ParseStream, name: &Ident) -> Result<Ident> {
-    equals(input, name)?;
-    let start = input.span();
-    match input.parse() {
-        Ok(binding) if input.is_empty() || input.peek(Token![,]) => Ok(binding),
-        _ => {
-            let example = example(&name.to_string()).unwrap_or_default();
-            Err(Error::new(start, messages::binding(name, example)))
-        }
-    }
+/// A name to use in the body.
+pub(crate) fn parse_binding(value: &Expr, example: &str) -> Result<Ident> {
+    let name = syn::parse2(value.to_token_stream());
+    name.map_err(|_| Error::new_spanned(value, messages::binding(example)))
 }
 
-/// `= name`, or `= [name, name]`
-pub(crate) fn parse_fences(input: ParseStream, name: &Ident) -> Result<Fences> {
-    if !input.peek2(token::Bracket) {
-        return parse_binding(input, name).map(Fences::Name);
-    }
-    equals(input, name)?;
-    let list;
-    let bracket = bracketed!(list in input);
-    match Punctuated::<Ident, Token![,]>::parse_terminated(&list) {
-        Ok(names) => Ok(Fences::Each(names.into_iter().collect())),
-        Err(_) => {
-            // What is left over would be a second error.
-            list.parse::<TokenStream>()?;
-            Err(Error::new(bracket.span.open(), messages::binding(name, "fence = [debit, credit]")))
+/// A name, or `[name, name]`
+pub(crate) fn parse_fences(value: Expr, example: &str) -> Result<Fences> {
+    match value {
+        Expr::Array(list) => {
+            let names = list.elems.iter();
+            let names = names.map(|name| parse_binding(name, "fence = [debit, credit]"));
+            names.collect::<Result<_>>().map(Fences::Each)
         }
+        name => parse_binding(&name, example).map(Fences::Name),
     }
 }
 

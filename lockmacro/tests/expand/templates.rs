@@ -122,8 +122,8 @@ fn placeholders_that_are_none_are_named_with_their_column() {
         "`<ID>` in column 4: `ID` is no argument of this function, which has `self`, `id`",
     );
     is_refused("a:<id", "the `<` in column 3 is never closed");
-    is_refused("a:<>", "`<>` in column 3 is empty");
-    is_refused("a:< >", "`< >` in column 3 is empty");
+    is_refused("a:<>", "`<>` in column 3 is no name, field");
+    is_refused("a:< >", "`< >` in column 3 is no name, field");
     let none = r#"
         <f()> | <f(7)> | <f(id, id + 1)> | <f(id)(id)> | <T::name()> | <T::<u8>> | <&id> |
         <*id> | <5> | <id + 1> | <id:>5> | <id:?> | <id?> | <id.await> | <{id}> | <id!()> |

@@ -163,20 +163,8 @@ fn a_setting_outside_of_its_place_and_a_word_of_another_library_have_a_fix_of_th
         ("on_busy = defer(\"5s\", debounce)", deferred),
         ("on_busy = defer(\"5s\", same = \"<id>\")", deferred),
         ("on_busy = retry", "a call waits for a busy lock in a queue"),
-        ("map_err = id", "write `self::id`, or give the argument another name"),
-        ("on_lost = id", "write `self::id`, or give the argument another name"),
-        ("on_busy = fallback(id)", "write `self::id`, or give the argument another name"),
     ] {
         let error = one(format!("key = \"order:<id>\", {args}").parse().unwrap());
         assert!(error.contains(fix), "{args}: {error}");
-    }
-    let item = quote!(
-        async fn audit(id: u64, text: &str, f: fn(LockError) -> E) -> Result<u64, E> {}
-    );
-    let errors = |args| errors_of(args, item.clone());
-    let text = errors(quote!(key = "a:<id>", map_err = text)).concat();
-    assert!(text.starts_with("`map_err` takes a function, and `text` is an argument"), "{text}");
-    for sound in [quote!(map_err = f), quote!(map_err = self::text), quote!(map_err = other)] {
-        assert!(errors(quote!(key = "a:<id>", #sound)).is_empty(), "{sound}");
     }
 }
