@@ -1,7 +1,7 @@
 //! What happens when the lock is busy or lost, beside the function and the other arguments.
 
 use syn::spanned::Spanned as _;
-use syn::{Error, FnArg, Result};
+use syn::{Error, Result};
 
 use crate::check::{defer, refuse};
 use crate::messages;
@@ -12,23 +12,12 @@ use crate::parse::returns;
 
 /// Checks that a fallback or a worker can call a function with the same arguments.
 pub(super) fn check_calls(args: &Args, function: &Function) -> Result<()> {
-    let policy = args.on_busy.word();
     match &args.on_busy {
         OnBusy::Error | OnBusy::Skip | OnBusy::Reuse(_) => return Ok(()),
         OnBusy::Fallback(_) => {}
         OnBusy::Defer(settings) => defer::check(settings, function, !args.key.is_one())?,
     }
-    function.call_arguments(policy)?;
-    for input in &function.sig.inputs {
-        let attributes = match input {
-            FnArg::Receiver(receiver) => &receiver.attrs,
-            FnArg::Typed(argument) => &argument.attrs,
-        };
-        if let Some(cfg) = attributes.iter().find(|attribute| attribute.path().is_ident("cfg")) {
-            return Err(Error::new(cfg.path().span(), messages::cfg(policy)));
-        }
-    }
-    Ok(())
+    function.call_arguments(args.on_busy.word()).map(drop)
 }
 
 /// Checks that the value of a function can be shared.

@@ -43,7 +43,7 @@ messages! {
     NAME_IN_QUOTES = "the name of an argument has no quotes: write `key = \"order:<id>\"`";
     NO_NAME = "expected an argument such as `key = \"order:<id>\"`";
     NO_COMMA = "expected `,` before the next argument";
-    NO_KEY = "`key` is missing: write `key = \"order:<id>\"`";
+    NO_KEY = "`key` is missing: write `#[distributed_lock(key = \"order:<id>\")]`";
     CONTROL_CHARACTERS =
         "a name has no control characters: write one such as `name = \"orders.audit\"`";
     PLACEHOLDERS_IN_NAME =
@@ -77,8 +77,6 @@ messages! {
         "the key starts or ends with a blank, which is a part of it: write {trimmed}";
     key_is_reserved(start) =
         "keys that start with `{start}` are reserved: start it with a word of your own";
-    too_long(what, length, most) =
-        "this {what} has {length} bytes or more and {most} are allowed: write a shorter one";
     adjacent(place, one, other) =
         "{place} touches the placeholder before it, so that different values could give the same \
          key: write a separator between them, as in \"<{one}>:<{other}>\"";
@@ -98,8 +96,6 @@ messages! {
     KEYS =
         "several keys are one list in brackets, `key = [\"account:<from>\", \"account:<to>\"]`, or \
          an iterator of keys, `key = keys(..)`: write one of these";
-    too_many_keys(most, count) = "a lock has at most {most} keys, and these are {count}";
-    KEY_TWICE = "this key is there twice: remove one";
     one_of_several(word, example) =
         "`{word}(..)` is for one of several keys: write `key = \"order:<id>\", {example}`";
     SHARING =
@@ -136,21 +132,17 @@ messages! {
          quotes, as in `{example}`, or an expression of type `Duration`";
     ZERO = "a duration of zero is too short: write a longer one, as in \"300s\"";
     ZERO_WAIT = "a wait of zero: write `wait = never` to request the lock once";
-    LONG_WAIT = "this wait is too long: `wait` is at most \"24h\", or write `wait = forever`";
-    SHORT_TTL = "this lease is too short: `ttl` is at least \"50ms\"";
-    LONG_TTL = "this lease is too long: `ttl` is at most \"24h\"";
-    LONG_DELAY = "this time is too long: a call is deferred by at most \"7days\"";
+    out_of_bounds(least, most) = "this time is out of bounds: write one from \"{least}\" to \"{most}\"";
     RENEWED_ALREADY =
         "a lock without `ttl` is renewed already: remove `renew`, or give a `ttl` beside it";
     NOT_RENEWED =
         "`max_hold` is the end of renewal, and a lock with `ttl` is not renewed: add `renew`, or \
          remove `max_hold`, as `ttl` is the longest hold then";
-    short_max_hold(lease, ttl, max_hold) =
-        "`max_hold` is the end of renewal, so it is at least {lease}: write a `max_hold` of \
-         \"{ttl}\" or more, or `ttl = \"{max_hold}\"` alone for the longest hold";
-    long_min_hold(lease, ttl, min_hold, renew) =
-        "`min_hold` is at most {lease}: write a `min_hold` of \"{ttl}\" or less, or a `ttl` of \
-         \"{min_hold}\" or more{renew}";
+    short_max_hold(ttl, max_hold) =
+        "`max_hold` is the end of renewal, so it is at least the lease of {ttl}: write a longer \
+         one, or `ttl = \"{max_hold}\"` alone for the longest hold";
+    long_min_hold(ttl) =
+        "`min_hold` is at most the lease of {ttl}: write a shorter one, or a longer `ttl`";
 }
 
 // Policies.
@@ -194,7 +186,6 @@ messages! {
 // The function.
 messages! {
     NO_BODY = "there is no body to lock: put the attribute on the implementations";
-    BODY = "expected the function's body";
     no_function(kind) =
         "the attribute goes on a function, not on this `{kind}`: put it on a function, or on each \
          function in it";
@@ -207,15 +198,14 @@ messages! {
          one round of the work";
     OUTSIDE =
         "this would run outside the lock: move it into the async block, or write an `async fn`";
-    FUTURE =
-        "the work of this future starts after the function has returned, when the lock would be \
-         gone: write an `async fn`, or make `Box::pin(async move { .. })` the whole body";
     lazy(name, fix) =
         "the work of this `{name}` starts after the function has returned, when the lock would be \
          gone: {fix}";
     task(name) =
         "the task of this `{name}` goes on without the lock: await the task in the body and return \
          what it gives, or lock the function that runs in the task";
+    INSTEAD_OF_BOXED =
+        "write an `async fn`, or make `Box::pin(async move { .. })` the whole body";
     INSTEAD_OF_FUTURE = "write an `async fn` that returns the future's output";
     INSTEAD_OF_STREAM =
         "collect the items in the body and return a `Vec`, or lock the function that reads the \
@@ -224,9 +214,6 @@ messages! {
     pattern(policy) =
         "`{policy}` needs the same arguments, so each needs a name: write `arg: Type` here and \
          take it apart in the body";
-    cfg(policy) =
-        "`{policy}` passes all arguments on, and this one is not always there: put the `cfg` on \
-         two functions, one with the argument and one without";
 }
 
 // Arguments that do not fit each other, or the function.

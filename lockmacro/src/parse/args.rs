@@ -10,7 +10,7 @@ use syn::{Error, Expr, ExprPath, Lit, LitStr, Path, Result, Token};
 
 use crate::messages;
 use crate::messages::names::{example, unknown};
-use crate::parse::duration::{self, Time, Wait};
+use crate::parse::duration::{self, ANY, TTL, Time, Wait};
 use crate::parse::item::Function;
 use crate::parse::key::Key;
 use crate::parse::path::{Groups, mentions};
@@ -137,9 +137,9 @@ impl Args {
         match name {
             "key" => self.key = Key::parse(value, function)?,
             "permits" => self.sharing = Some(Sharing::permits(value)?),
-            "ttl" => self.ttl = Some(duration::ttl(value)?),
-            "max_hold" => self.max_hold = Some(duration::time(name, value)?),
-            "min_hold" => self.min_hold = Some(duration::time(name, value)?),
+            "ttl" => self.ttl = Some(duration::time("ttl = {}", value, &TTL)?),
+            "max_hold" => self.max_hold = Some(duration::time("max_hold = {}", value, &ANY)?),
+            "min_hold" => self.min_hold = Some(duration::time("min_hold = {}", value, &ANY)?),
             "wait" => self.wait = Some(duration::wait(value)?),
             "on_busy" => self.on_busy = policy::on_busy(value, function)?,
             "on_lost" => self.on_lost = Some(policy::on_lost(value)?),
@@ -147,7 +147,7 @@ impl Args {
             "guard" => self.guard = Some(parse_binding(&value, example)?),
             "fence" => self.fence = Some(parse_fences(value, example)?),
             "message" => self.message = Some(Template::text(text(value)?, function)?),
-            "holder_note" => self.holder_note = Some(Template::note(text(value)?, function)?),
+            "holder_note" => self.holder_note = Some(Template::text(text(value)?, function)?),
             "manager" => self.manager = Some(parse_manager(value)?),
             "map_err" => self.map_err = Some(parse_map_err(value)?),
             "name" => self.name = Some(parse_name(text(value)?, function)?),

@@ -47,7 +47,7 @@ impl Boxed {
         {
             Ok((Self { pin, call, async_token, move_token }, block))
         } else {
-            Err(input.error(messages::FUTURE))
+            Err(input.error(messages::INSTEAD_OF_BOXED))
         }
     }
 }
@@ -87,7 +87,7 @@ pub(crate) fn unbox(body: TokenStream, output: Span) -> Result<(Boxed, Group)> {
     let has_statements = body.clone().into_iter().any(is_end);
     Boxed::parse.parse2(body).map_err(|_| match first {
         Some(first) if has_statements => Error::new(first.span(), messages::OUTSIDE),
-        _ => Error::new(output, messages::FUTURE),
+        _ => Error::new(output, messages::lazy("Future", messages::INSTEAD_OF_BOXED)),
     })
 }
 

@@ -7,12 +7,12 @@ use syn::spanned::Spanned as _;
 use syn::{Error, Expr, ExprCall, ExprLit, Lit, LitInt, Result};
 
 use crate::messages;
-use crate::parse::duration::{self, Time};
+use crate::parse::duration::{Bounds, Time, time};
 use crate::parse::path::is_path;
 use crate::parse::policy::settings;
 
-/// The longest delay, the same as in the runtime.
-const DELAY_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// The bounds of a delay, the same as in the runtime.
+const DELAY: Bounds = Duration::from_millis(1)..=Duration::from_secs(7 * 24 * 60 * 60);
 
 /// The settings of `defer(..)`.
 pub(crate) struct Defer {
@@ -39,7 +39,7 @@ impl Defer {
             Some(delay) if is_setting(delay) => {
                 return Err(Error::new_spanned(delay, messages::DEFER_DELAY));
             }
-            Some(delay) => time("defer({})", delay)?,
+            Some(delay) => time("defer({})", delay.clone(), &DELAY)?,
             None => return Err(Error::new_spanned(call, messages::DEFER_DELAY)),
         };
         let mut defer = Self {
@@ -54,7 +54,9 @@ impl Defer {
             match (name, value) {
                 ("unique", None) => defer.unique = true,
                 ("latest", None) => defer.latest = true,
-                ("at_most", Some(value)) => defer.at_most = Some(time("at_most = {}", value)?),
+                ("at_most", Some(value)) => {
+                    defer.at_most = Some(time("at_most = {}", value.clone(), &DELAY)?);
+                }
                 ("attempts", Some(Expr::Lit(ExprLit { lit: Lit::Int(number), .. })))
                     if number.base10_parse::<u32>().is_ok_and(|tries| tries > 0) =>
                 {
@@ -77,16 +79,5 @@ impl Defer {
             _ => return Ok(()),
         };
         Err(Error::new(self.span, message))
-    }
-}
-
-/// Reads a time for which a call is put off.
-fn time(form: &str, value: &Expr) -> Result<Time> {
-    let time = duration::written(form, value.clone())?;
-    match time.literal() {
-        Some(literal) if literal > DELAY_MAX => {
-            Err(Error::new_spanned(value, messages::LONG_DELAY))
-        }
-        _ => Ok(time),
     }
 }

@@ -1,22 +1,26 @@
 //! Durations: literals are checked at compile time, other expressions are passed on.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use humantime::parse_duration;
+use humantime::{format_duration, parse_duration};
 use quote::ToTokens as _;
-use syn::spanned::Spanned as _;
 use syn::{Error, Expr, ExprLit, ExprUnary, Lit, Result, UnOp};
 
 use crate::fix::slips::near;
 use crate::messages;
 use crate::parse::path::is_path;
 
-/// The lease of a lock without `ttl`, and the shortest and the longest lease, as in the runtime.
+/// The lease of a lock without `ttl`, as in the runtime.
 pub(crate) const TTL_DEFAULT: Duration = Duration::from_secs(30);
-const TTL_MIN: Duration = Duration::from_millis(50);
-const TTL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-/// The longest wait except `forever`.
-const WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The bounds of times, as in the runtime.
+pub(crate) type Bounds = RangeInclusive<Duration>;
+pub(crate) const TTL: Bounds = Duration::from_millis(50)..=DAY;
+/// The bounds of a wait except `forever`.
+const WAIT: Bounds = Duration::from_millis(1)..=DAY;
+pub(crate) const ANY: Bounds = Duration::ZERO..=Duration::MAX;
 
 /// A duration in the attribute.
 pub(crate) enum Time {
@@ -60,21 +64,8 @@ impl Time {
     }
 }
 
-/// Parses the value of `ttl`, which has bounds.
-pub(crate) fn ttl(value: Expr) -> Result<Time> {
-    let span = value.span();
-    let time = time("ttl", value)?;
-    match time.literal() {
-        Some(ttl) if ttl < TTL_MIN => Err(Error::new(span, messages::SHORT_TTL)),
-        Some(ttl) if ttl > TTL_MAX => Err(Error::new(span, messages::LONG_TTL)),
-        _ => Ok(time),
-    }
-}
-
 /// Parses the value of `wait`, which may also be `forever` or `never`.
 pub(crate) fn wait(value: Expr) -> Result<Wait> {
-    let span = value.span();
-    let fault = |message| Err(Error::new(span, message));
     if is_path(&value, "forever") {
         return Ok(Wait::Forever);
     }
@@ -84,23 +75,13 @@ pub(crate) fn wait(value: Expr) -> Result<Wait> {
     if let Expr::Lit(_) = value
         && let Some(near) = near(&value, "wait", &["forever", "never"])
     {
-        return fault(near);
+        return Err(Error::new_spanned(value, near));
     }
-    let limit = time("wait", value)?;
-    if limit.literal().is_some_and(|limit| limit > WAIT_MAX) {
-        return fault(messages::LONG_WAIT.to_owned());
-    }
-    Ok(Wait::For(limit))
+    time("wait = {}", value, &WAIT).map(Wait::For)
 }
 
-/// Parses the value of the argument `name`.
-pub(crate) fn time(name: &str, value: Expr) -> Result<Time> {
-    written(&format!("{name} = {{}}"), value)
-}
-
-/// Parses a duration that stands in place of the `{}` in `form`: a text of whole milliseconds, at
-/// least one.
-pub(crate) fn written(form: &str, value: Expr) -> Result<Time> {
+/// Parses a duration that stands in place of the `{}` in `form`: a text of whole milliseconds.
+pub(crate) fn time(form: &str, value: Expr, bounds: &Bounds) -> Result<Time> {
     let is_wait = form.starts_with("wait");
     let quoted = match &value {
         Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text.value()),
@@ -112,7 +93,13 @@ pub(crate) fn written(form: &str, value: Expr) -> Result<Time> {
     let message = match parse(text.trim()) {
         Some(Duration::ZERO) if is_wait => messages::ZERO_WAIT.to_owned(),
         Some(Duration::ZERO) => messages::ZERO.to_owned(),
-        Some(time) if quoted.is_some() => return Ok(Time::Literal(time)),
+        Some(time) if quoted.is_some() && bounds.contains(&time) => {
+            return Ok(Time::Literal(time));
+        }
+        Some(_) if quoted.is_some() => {
+            let most = format_duration(*bounds.end());
+            messages::out_of_bounds(format_duration(*bounds.start()), most)
+        }
         time => {
             let example = match time {
                 Some(_) => text,
@@ -140,7 +127,7 @@ mod tests {
     use syn::parse_quote;
 
     fn read(value: Expr) -> std::result::Result<Duration, String> {
-        match ttl(value) {
+        match time("ttl = {}", value, &TTL) {
             Ok(Time::Literal(duration)) => Ok(duration),
             Ok(Time::Expr(_)) => Err("an expression".to_owned()),
             Err(error) => Err(error.to_string()),
@@ -186,9 +173,9 @@ mod tests {
     #[test]
     fn a_lease_has_bounds() {
         assert!(read(parse_quote!("50ms")).is_ok());
-        assert!(read(parse_quote!("49ms")).unwrap_err().contains("too short"));
+        assert!(read(parse_quote!("49ms")).unwrap_err().contains("write one from \"50ms\""));
         assert!(read(parse_quote!("24h")).is_ok());
-        assert!(read(parse_quote!("24h 1ms")).unwrap_err().contains("too long"));
+        assert!(read(parse_quote!("24h 1ms")).unwrap_err().contains("to \"1day\""));
     }
 
     #[test]
@@ -208,7 +195,7 @@ mod tests {
 
     #[test]
     fn only_a_lease_has_bounds() {
-        let read = |value| time("max_hold", value).ok()?.literal();
+        let read = |value| time("max_hold = {}", value, &ANY).ok()?.literal();
         assert_eq!(read(parse_quote!("1ms")), Some(Duration::from_millis(1)));
         assert_eq!(read(parse_quote!("7days")), Some(Duration::from_secs(7 * 86_400)));
         assert_eq!(read(parse_quote!("0s")), None);
@@ -223,12 +210,12 @@ mod tests {
             Err(error) => Err(error.to_string()),
         };
         assert_eq!(read(parse_quote!("1ms")), Ok(Some(Duration::from_millis(1))));
-        assert_eq!(read(parse_quote!("24h")), Ok(Some(WAIT_MAX)));
+        assert_eq!(read(parse_quote!("24h")), Ok(Some(DAY)));
         assert_eq!(read(parse_quote!(forever)), Ok(Some(Duration::MAX)));
         assert_eq!(read(parse_quote!(never)), Ok(Some(Duration::ZERO)));
         assert_eq!(read(parse_quote!(self.patience)), Ok(None));
         for (value, word) in [
-            ("24h 1ms", "`wait = forever`"),
+            ("24h 1ms", "from \"1ms\" to \"1day\""),
             ("forever", "write `wait = forever`"),
             ("never", "write `wait = never`"),
             ("0s", "`wait = never` to request the lock once"),
@@ -241,6 +228,6 @@ mod tests {
 
     #[test]
     fn an_expression_is_passed_on() {
-        assert!(matches!(ttl(parse_quote!(self.ttl)), Ok(Time::Expr(_))));
+        assert!(matches!(time("ttl = {}", parse_quote!(self.ttl), &TTL), Ok(Time::Expr(_))));
     }
 }

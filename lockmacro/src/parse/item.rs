@@ -12,7 +12,7 @@ use syn::visit::Visit;
 use syn::visit_mut::VisitMut as _;
 use syn::{
     Attribute, Error, Expr, FnArg, Pat, PatIdent, ReceiverKind, Result, ReturnType, Signature,
-    Token, Type, Visibility,
+    Token, Type, Visibility, braced,
 };
 
 use crate::messages;
@@ -208,9 +208,7 @@ impl Parse for Function {
         let all: TokenStream = input.fork().parse()?;
         let attributes = input.call(Attribute::parse_outer)?;
         let visibility = input.parse()?;
-        if input.peek(Token![default]) {
-            input.parse::<Token![default]>()?;
-        }
+        input.parse::<Option<Token![default]>>()?;
         let start = input.fork();
         let sig: Signature =
             input.parse().map_err(|error| not_a_function(&start).unwrap_or(error))?;
@@ -218,15 +216,13 @@ impl Parse for Function {
             return Err(input.error(messages::NO_BODY));
         }
         check_qualifiers(&sig)?;
-        let body = parse_body(input)?;
-        if body.delimiter() != Delimiter::Brace {
-            return Err(Error::new(body.span(), messages::BODY));
-        }
-        let span = body.span();
+        let content;
+        let span = braced!(content in input).span.join();
+        let inner_attrs = content.call(Attribute::parse_inner)?;
+        let statements = content.parse()?;
         let mut head: Vec<TokenTree> = all.into_iter().collect();
         head.pop();
 
-        let (inner_attrs, statements) = split_inner_attrs(body.stream())?;
         let mut output = match &sig.output {
             ReturnType::Type(_, output) => Type::clone(output),
             ReturnType::Default => syn::parse_quote_spanned!(sig.ident.span()=> ()),
@@ -259,17 +255,6 @@ impl Parse for Function {
     }
 }
 
-/// The function's braces, also where they are the `$body:block` of a `macro_rules!`.
-fn parse_body(input: ParseStream) -> Result<Group> {
-    if input.peek(syn::token::Group) {
-        let TokenTree::Group(group) = input.parse()? else {
-            return Err(input.error(messages::BODY));
-        };
-        return syn::parse2(group.stream());
-    }
-    input.parse()
-}
-
 /// The error for an item that is not a function.
 fn not_a_function(input: ParseStream) -> Option<Error> {
     input.parse::<Option<Token![unsafe]>>().ok()?;
@@ -299,10 +284,4 @@ fn check_qualifiers(sig: &Signature) -> Result<()> {
         (None, Some(abi)) => Err(Error::new(abi.span(), messages::EXTERN)),
         (None, None) => Ok(()),
     }
-}
-
-/// Takes `#![…]` off the start of a body, which otherwise stays as it is.
-fn split_inner_attrs(body: TokenStream) -> Result<(Vec<Attribute>, TokenStream)> {
-    let parser = |input: ParseStream| Ok((input.call(Attribute::parse_inner)?, input.parse()?));
-    syn::parse::Parser::parse2(parser, body)
 }

@@ -8,12 +8,9 @@ use crate::fix::texts;
 use crate::messages;
 use crate::messages::names::example;
 use crate::parse::item::{Function, bound};
-use crate::parse::path::{bare, is_path, literal, variable};
+use crate::parse::path::{bare, is_path, literal};
 use crate::parse::sharing::Sharing;
 use crate::parse::template::Template;
-
-/// The most keys of one lock, the same as in the runtime.
-const KEYS_MAX: usize = 128;
 
 pub(crate) enum Key {
     Template(Template),
@@ -66,7 +63,8 @@ impl Key {
                 other => Err(Error::new_spanned(other, messages::KEY_IS_TEXT)),
             };
         }
-        if let Some(name) = variable(&value)
+        if let Expr::Path(path) = bare(&value)
+            && let Some(name) = path.path.get_ident()
             && function.is_some_and(|function| function.is_number(name))
         {
             return Err(Error::new_spanned(&value, messages::key_is_number(name)));
@@ -78,16 +76,11 @@ impl Key {
     }
 
     fn several(list: ExprArray, function: Option<&Function>) -> Result<Self> {
-        let count = list.elems.len();
-        if count == 0 {
+        if list.elems.is_empty() {
             return Err(Error::new_spanned(list, messages::KEYS));
-        }
-        if count > KEYS_MAX {
-            return Err(Error::new_spanned(list, messages::too_many_keys(KEYS_MAX, count)));
         }
         let mut keys: Vec<Self> = Vec::new();
         for value in list.elems {
-            let place = value.clone();
             let key = match value {
                 Expr::Call(call) if is_path(&call.func, "keys") => {
                     return Err(Error::new_spanned(call, messages::KEYS));
@@ -106,11 +99,6 @@ impl Key {
                 }
                 value => Self::one(value, function)?,
             };
-            let text = |key: &Self| key.template().map(|template| template.literal.value());
-            if text(&key).is_some_and(|new| keys.iter().any(|key| text(key).as_ref() == Some(&new)))
-            {
-                return Err(Error::new_spanned(place, messages::KEY_TWICE));
-            }
             keys.push(key);
         }
         Ok(Key::Several(keys))

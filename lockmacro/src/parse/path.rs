@@ -33,14 +33,6 @@ pub(crate) fn literal(expr: &Expr) -> Option<&ExprLit> {
     }
 }
 
-/// The variable inside parentheses and behind `&`.
-pub(crate) fn variable(expr: &Expr) -> Option<&Ident> {
-    match bare(expr) {
-        Expr::Path(path) => path.path.get_ident(),
-        _ => None,
-    }
-}
-
 /// Whether an expression only names a value, so that it has no temporary to drop.
 pub(crate) fn is_place(expr: &Expr) -> bool {
     match bare(expr) {

@@ -1,5 +1,6 @@
 //! Return types: those whose work starts later are refused.
 
+use quote::{ToTokens as _, format_ident};
 use syn::spanned::Spanned as _;
 use syn::visit::Visit;
 use syn::visit_mut::VisitMut;
@@ -8,7 +9,7 @@ use syn::{Result, TraitBound, Type, TypeFnPtr};
 
 use crate::messages;
 use crate::parse::boxed::{named, type_argument};
-use crate::parse::path::is_owned;
+use crate::parse::path::{is_owned, mentions};
 
 /// Refuses types whose work continues after the function has returned, without the lock: traits
 /// with names such as `TryStream`, boxes with names such as `BoxFuture`, and handles of tasks. The
@@ -67,23 +68,14 @@ pub(crate) fn check(output: &Type) -> Result<()> {
 ///
 /// Output: `Result<(), E>`
 pub(crate) fn without_erased_value(output: &Type) -> Type {
-    struct Erased(bool);
-    impl<'ast> Visit<'ast> for Erased {
-        fn visit_type_infer(&mut self, _: &'ast syn::TypeInfer) {
-            self.0 = true;
-        }
-    }
     let mut output = output.clone();
     if let Type::Path(path) = &mut output
         && let Some(last) = path.path.segments.last_mut()
         && let PathArguments::AngleBracketed(arguments) = &mut last.arguments
         && let Some(GenericArgument::Type(value)) = arguments.args.first_mut()
+        && mentions(value.to_token_stream(), &format_ident!("_"))
     {
-        let mut erased = Erased(false);
-        erased.visit_type(value);
-        if erased.0 {
-            *value = syn::parse_quote_spanned!(value.span()=> ());
-        }
+        *value = syn::parse_quote_spanned!(value.span()=> ());
     }
     output
 }

@@ -3,7 +3,7 @@
 use syn::{Error, Expr, Result};
 
 use crate::messages;
-use crate::parse::duration::{self, Time};
+use crate::parse::duration::{self, ANY, Time};
 use crate::parse::item::Function;
 use crate::parse::policy::settings;
 use crate::parse::template::Template;
@@ -30,7 +30,9 @@ impl Reuse {
         let mut reuse = Self { keep: None, same: None };
         settings(given, messages::REUSE_SETTINGS, |name, value| {
             match (name, value) {
-                ("keep", Some(value)) => reuse.keep = Some(duration::time("keep", value.clone())?),
+                ("keep", Some(value)) => {
+                    reuse.keep = Some(duration::time("keep = {}", value.clone(), &ANY)?);
+                }
                 ("same", Some(value)) => {
                     let same = Template::text(text(value, "same = \"<amount>\"")?, function)?;
                     if same.as_plain().is_some() {

@@ -8,10 +8,6 @@ use crate::messages;
 use crate::parse::item::Function;
 use crate::parse::placeholder::{Placeholder, roots_in};
 
-/// The longest key, in bytes, the same as in the runtime.
-const KEY_MAX: usize = 1024;
-/// The longest note, in bytes, the same as in the runtime.
-const NOTE_MAX: usize = 64;
 /// The runtime's own keys start with this.
 const RESERVED: &str = "lm1:";
 
@@ -42,12 +38,6 @@ impl Template {
     ) -> Result<Self> {
         let key = Self::of(literal, function, bound, true)?;
         key.check_key().map(|()| key)
-    }
-
-    /// Reads a note, which not every call cuts.
-    pub(crate) fn note(literal: LitStr, function: Option<&Function>) -> Result<Self> {
-        let note = Self::text(literal, function)?;
-        note.check_length("note", NOTE_MAX).map(|()| note)
     }
 
     fn of(
@@ -129,19 +119,6 @@ impl Template {
                 }
                 _ => {}
             }
-        }
-        self.check_length("key", KEY_MAX)
-    }
-
-    /// Checks the length with the shortest values.
-    fn check_length(&self, what: &str, most: usize) -> Result<()> {
-        let length = self.parts.iter().map(|part| match part {
-            Part::Literal(text) => text.len(),
-            Part::Value(_) => 1,
-        });
-        let length: usize = length.sum();
-        if length > most {
-            return self.fault(messages::too_long(what, length, most));
         }
         Ok(())
     }

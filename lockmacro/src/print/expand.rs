@@ -41,9 +41,7 @@ fn expand(args: TokenStream, item: TokenStream) -> Result<TokenStream> {
     let printer = Printer::new(&args, &function)?;
     let mut tokens = function.with_body(printer.locked()?);
     if let OnBusy::Defer(defer) = &args.on_busy {
-        let name = printer.name();
-        let time = |time: &_| printer.time(time);
-        tokens.extend(defer.beside(&function, &printer.runtime, &name, time)?);
+        tokens.extend(printer.beside(defer)?);
     }
     Ok(tokens)
 }
@@ -177,22 +175,11 @@ impl<'a> Printer<'a> {
         });
         let (first, acquired) = self.acquired(lock)?;
         let run = self.call("run", &quote_spanned!(site=> __lock), &self.body());
-        let superseded = self.superseded();
+        let superseded = match &self.args.on_busy {
+            OnBusy::Defer(defer) if defer.latest => Some(self.superseded()),
+            _ => None,
+        };
         Ok(quote_spanned!(site=> #first let #lock_and_fences = #acquired; #superseded #guard #run))
-    }
-
-    /// Output: `let superseded = …; if let Err(error) = superseded { return … }`
-    fn superseded(&self) -> Option<TokenStream> {
-        let OnBusy::Defer(defer) = &self.args.on_busy else { return None };
-        let managers = (self.manager_first(), self.manager());
-        let superseded = defer.superseded(self.function, managers, self.site)?;
-        let failed = self.failure(&quote_spanned!(self.site=> __error));
-        Some(quote_spanned! {self.site=>
-            let __superseded = #superseded;
-            if let ::core::result::Result::Err(__error) = __superseded {
-                return #failed;
-            }
-        })
     }
 
     /// Output: `lock`, or `(lock, fence)`
@@ -236,11 +223,7 @@ impl<'a> Printer<'a> {
         let instead = match &self.args.on_busy {
             OnBusy::Error | OnBusy::Skip | OnBusy::Reuse(_) => None,
             OnBusy::Fallback(path) => Some(self.fallback(path)?),
-            OnBusy::Defer(defer) => {
-                let managers = (self.manager_first(), self.manager());
-                let later = defer.later(self.function, managers, site)?;
-                Some(self.failure(&later))
-            }
+            OnBusy::Defer(_) => Some(self.failure(&self.later()?)),
         };
         let busy = instead.map(|instead| {
             let condition = quote_spanned!(site=> if __error.is_busy());
@@ -274,7 +257,7 @@ impl<'a> Printer<'a> {
     }
 
     /// Output: `LockOutcome::from_lock_error(error)`, or the conversion that another policy needs
-    fn failure(&self, error: &TokenStream) -> TokenStream {
+    pub(crate) fn failure(&self, error: &TokenStream) -> TokenStream {
         let site = self.site;
         let runtime = &self.runtime;
         let name = self.name();
@@ -316,7 +299,12 @@ impl<'a> Printer<'a> {
     }
 
     /// Output: `lock.run(argument).await`, or `lock.run_blocking(argument)` in a sync function
-    fn call(&self, method: &str, lock: &TokenStream, argument: &TokenStream) -> TokenStream {
+    pub(crate) fn call(
+        &self,
+        method: &str,
+        lock: &TokenStream,
+        argument: &TokenStream,
+    ) -> TokenStream {
         let ending = if self.is_async { "" } else { "_blocking" };
         let method = Ident::new(&format!("{method}{ending}"), self.site);
         let suffix = self.is_async.then(|| quote_spanned!(self.site=> .await));

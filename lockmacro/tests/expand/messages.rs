@@ -75,7 +75,7 @@ const MESSAGES: &[(&str, &str)] = &[
     // Words of other libraries.
     (r#"key = "a:<id>", condition = id > 5"#, "write an `if` around the call"),
     (r#"key = "a:<id>", if = id > 5"#, "write an `if` around the call"),
-    (r#"name = "job""#, "`key` is missing: write `key = \"order:<id>\"`"),
+    (r#"name = "job""#, "write `#[distributed_lock(key = \"order:<id>\")]`"),
     // Values that stand alone.
     (
         r#"key = "order:<id>", "shared""#,
@@ -141,17 +141,6 @@ fn what_looks_like_a_mistake_and_is_none_has_no_message() {
         let errors = errors_of(args.parse().unwrap(), item);
         assert!(errors.is_empty(), "{args}: {errors:?}");
     }
-}
-
-#[test]
-fn a_note_that_is_cut_for_every_call_is_refused() {
-    let errors = |note: String| errors_of(quote!(key = "a:<id>", holder_note = #note), item());
-    assert_eq!(errors("x".repeat(64)), [""; 0]);
-    assert_eq!(errors(format!("{}<id>", "x".repeat(63))), [""; 0]);
-    let long = "this note has 65 bytes or more and 64 are allowed: write a shorter one";
-    assert_eq!(errors("x".repeat(65)), [long]);
-    assert_eq!(errors(format!("{}x", "审核".repeat(10) + "abcd")), [long]);
-    assert_eq!(errors(format!("{}<id>", "x".repeat(64))), [long]);
 }
 
 /// Texts in the notations of other languages, which would be one key for all calls.
