@@ -7,6 +7,7 @@ use syn::{Error, FnArg, GenericArgument, Result, Safety, Type};
 
 use crate::check::refuse;
 use crate::messages;
+use crate::parse::args::Args;
 use crate::parse::boxed::arguments;
 use crate::parse::defer::Defer;
 use crate::parse::item::{Function, Shape};
@@ -15,7 +16,7 @@ use crate::parse::item::{Function, Shape};
 const ARGUMENTS_MAX: usize = 16;
 
 /// Refuses functions that a worker could not call with the stored arguments.
-pub(crate) fn check(defer: &Defer, function: &Function, several_keys: bool) -> Result<()> {
+pub(crate) fn check(defer: &Defer, args: &Args, function: &Function) -> Result<()> {
     let sig = &function.sig;
     let boxed = matches!(function.shape, Shape::Boxed(_)).then(|| sig.ident.span());
     let unsafety = match &sig.safety {
@@ -23,7 +24,8 @@ pub(crate) fn check(defer: &Defer, function: &Function, several_keys: bool) -> R
         _ => None,
     };
     let many = (sig.inputs.len() > ARGUMENTS_MAX).then(|| sig.inputs.span());
-    let several = ((defer.unique || defer.latest) && several_keys).then_some(defer.span);
+    let several = (defer.unique || defer.latest) && !args.key.is_one();
+    let several = several.then(|| args.span_of("on_busy"));
     refuse([
         (sig.receiver().map(Spanned::span), messages::DEFER_SELF),
         (boxed, messages::DEFER_BOXED),

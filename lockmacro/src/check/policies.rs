@@ -15,7 +15,7 @@ pub(super) fn check_calls(args: &Args, function: &Function) -> Result<()> {
     match &args.on_busy {
         OnBusy::Error | OnBusy::Skip | OnBusy::Reuse(_) => return Ok(()),
         OnBusy::Fallback(_) => {}
-        OnBusy::Defer(settings) => defer::check(settings, function, !args.key.is_one())?,
+        OnBusy::Defer(settings) => defer::check(settings, args, function)?,
     }
     function.call_arguments(args.on_busy.word()).map(drop)
 }

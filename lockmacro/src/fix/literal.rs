@@ -21,31 +21,25 @@ pub(crate) fn numbered(text: &str, is_whole_key: bool) -> Option<String> {
         let is_start = !before.ends_with(|c: char| c.is_alphanumeric() || c == '%');
         let word = first_word(after);
         let list = &before[before.trim_end_matches(is_word).len()..];
-        let (is_placeholder, shown) = match sign {
+        let is_placeholder = match sign {
             "%" => {
                 let kind =
                     after.trim_start_matches(|c: char| c.is_ascii_digit() || "-+.".contains(c));
                 let is_kind = ["d", "f", "i", "s", "u", "v", "x"].contains(&first_word(kind));
                 let is_numbered = kind.starts_with('$') && kind.len() < after.len();
-                let is_printed = is_kind || is_numbered || kind.starts_with(['(', '@']);
-                (is_start && is_printed, at..at + 1 + word.len())
+                is_start && (is_kind || is_numbered || kind.starts_with(['(', '@']))
             }
             "[" => {
                 let is_list = ["args", "arguments", "params"].contains(&list);
-                let is_indexed = is_number(word) && after[word.len()..].starts_with(']');
-                (is_list && is_indexed, at - list.len()..at + word.len() + 2)
+                is_list && is_number(word) && after[word.len()..].starts_with(']')
             }
-            "#" => {
-                let nth = word.strip_prefix(['p', 'a']);
-                (word == "root" || nth.is_some_and(is_number), at..at + 1 + word.len())
-            }
-            "?" if word.is_empty() => {
-                // `{id:?}` is a placeholder of its own.
-                (is_start && is_whole_key && !after.starts_with('}'), at..at + 1)
-            }
-            _ => (is_number(word), at..at + 1 + word.len()),
+            "#" => word == "root" || word.strip_prefix(['p', 'a']).is_some_and(is_number),
+            // `{id:?}` is a placeholder of its own.
+            "?" if word.is_empty() => is_start && is_whole_key && !after.starts_with('}'),
+            _ => is_number(word),
         };
-        is_placeholder.then(|| messages::literal_argument(&text[shown], "id"))
+        let shown = if sign == "[" { format!("{list}[{word}]") } else { format!("{sign}{word}") };
+        is_placeholder.then(|| messages::literal_argument(shown, "id"))
     })
 }
 

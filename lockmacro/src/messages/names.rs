@@ -33,7 +33,7 @@ macro_rules! words {
 }
 
 /// The words that public code has for other libraries' locks, and those of a policy's settings.
-const WORDS: [(&[&str], &str); 12] = words! {
+const WORDS: [(&[&str], &str); 11] = words! {
     acquire_timeout blocking blocking_timeout retries retry retry_count sleep timeout wait_time =
         "a call waits for a busy lock in a queue, without polling: write `wait = \"5s\"`, and \
          `ttl = \"300s\"` for the time after which the lock expires";
@@ -51,11 +51,8 @@ const WORDS: [(&[&str], &str); 12] = words! {
     client connection host redis redis_client url =
         "the server and its connection are those of the installed manager, or of `manager = \
          self.locks`";
-    lock_model lock_type mode read_lock rwlock =
-        "a lock is exclusive, `shared` lets others in that share it, and `permits = 3` makes it a \
-         semaphore";
-    concurrency limit max_concurrency semaphore =
-        "how many may hold the lock at once is `permits = 3`";
+    concurrency limit lock_model lock_type max_concurrency mode read_lock rwlock semaphore =
+        "a lock is exclusive, `shared` lets others in that share it, and `permits = 3` so many";
     id keys lock_name prefix resource value =
         "the key of the lock is `key = \"order:<id>\"`";
     fencing_token lock token =

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use proc_macro2::Span;
-use syn::spanned::Spanned as _;
 use syn::{Error, Expr, ExprCall, ExprLit, Lit, LitInt, Result};
 
 use crate::messages;
@@ -21,8 +19,6 @@ pub(crate) struct Defer {
     pub(crate) latest: bool,
     pub(crate) at_most: Option<Time>,
     pub(crate) attempts: Option<LitInt>,
-    /// The span of `defer(..)`.
-    pub(crate) span: Span,
 }
 
 impl Defer {
@@ -42,14 +38,7 @@ impl Defer {
             Some(delay) => time("defer({})", delay.clone(), &DELAY)?,
             None => return Err(Error::new_spanned(call, messages::DEFER_DELAY)),
         };
-        let mut defer = Self {
-            delay,
-            unique: false,
-            latest: false,
-            at_most: None,
-            attempts: None,
-            span: call.span(),
-        };
+        let mut defer = Self { delay, unique: false, latest: false, at_most: None, attempts: None };
         settings(given, messages::DEFER_SETTINGS, |name, value| {
             match (name, value) {
                 ("unique", None) => defer.unique = true,
@@ -66,18 +55,18 @@ impl Defer {
             }
             Ok(true)
         })?;
-        defer.fit().map(|()| defer)
+        defer.fit().map_err(|message| Error::new_spanned(call, message))?;
+        Ok(defer)
     }
 
     /// Refuses settings that do not fit each other.
-    fn fit(&self) -> Result<()> {
+    fn fit(&self) -> std::result::Result<(), &'static str> {
         let at_most = self.at_most.as_ref().map(Time::literal);
-        let message = match (at_most, self.delay.literal()) {
-            _ if self.unique && self.latest => messages::UNIQUE_AND_LATEST,
-            (Some(_), _) if !self.latest => messages::AT_MOST_ALONE,
-            (Some(Some(at_most)), Some(delay)) if at_most < delay => messages::SHORT_AT_MOST,
-            _ => return Ok(()),
-        };
-        Err(Error::new(self.span, message))
+        match (at_most, self.delay.literal()) {
+            _ if self.unique && self.latest => Err(messages::UNIQUE_AND_LATEST),
+            (Some(_), _) if !self.latest => Err(messages::AT_MOST_ALONE),
+            (Some(Some(at_most)), Some(delay)) if at_most < delay => Err(messages::SHORT_AT_MOST),
+            _ => Ok(()),
+        }
     }
 }

@@ -5,14 +5,13 @@
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens as _, quote, quote_spanned};
-use syn::ext::IdentExt as _;
 use syn::parse::{Parse, ParseStream};
 use syn::spanned::Spanned as _;
 use syn::visit::Visit;
 use syn::visit_mut::VisitMut as _;
 use syn::{
-    Attribute, Error, Expr, FnArg, Pat, PatIdent, ReceiverKind, Result, ReturnType, Signature,
-    Token, Type, Visibility, braced,
+    Attribute, Error, Expr, FnArg, Item, Pat, PatIdent, ReceiverKind, Result, ReturnType,
+    Signature, Token, Type, Visibility, braced,
 };
 
 use crate::messages;
@@ -257,25 +256,9 @@ impl Parse for Function {
 
 /// The error for an item that is not a function.
 fn not_a_function(input: ParseStream) -> Option<Error> {
-    input.parse::<Option<Token![unsafe]>>().ok()?;
-    let kind = Ident::parse_any(input).ok()?;
-    let is_item = matches!(
-        kind.to_string().as_str(),
-        "impl"
-            | "trait"
-            | "mod"
-            | "struct"
-            | "enum"
-            | "union"
-            | "type"
-            | "const"
-            | "static"
-            | "use"
-            | "extern"
-            | "macro_rules"
-            | "let"
-    );
-    is_item.then(|| Error::new(kind.span(), messages::no_function(&kind)))
+    let kind: TokenTree = input.fork().parse().ok()?;
+    input.parse::<Item>().ok()?;
+    Some(Error::new(kind.span(), messages::no_function(kind)))
 }
 
 fn check_qualifiers(sig: &Signature) -> Result<()> {

@@ -33,17 +33,17 @@ impl Placeholder {
         let Some(&end) = ends.first().or(text.find('>').as_ref()) else {
             return fault(messages::never_closed(column));
         };
-        let place = format!("`<{}>` in column {column}", &text[..end]);
+        let place = |end: usize| format!("`<{}>` in column {column}", &text[..end]);
         // A `>` may also belong to the expression, as in `<id.into::<String>()>`.
         for end in ends {
             let Some(expr) = parse_expr(&text[..end], span, names) else { continue };
             let Some(roots) = roots(&expr) else { break };
-            let place = format!("`<{}>` in column {column}", &text[..end]);
+            let place = place(end);
             let rest = &text[end + 1..];
             let text = text[..end].trim().to_owned();
             return Ok((Self { expr, roots, text, place }, rest));
         }
-        fault(messages::no_placeholder(place))
+        fault(messages::no_placeholder(place(end)))
     }
 
     /// The message for a placeholder that starts at none of `names`, but at `root`. `formatted` has

@@ -48,7 +48,7 @@ fn words_of_other_libraries_get_the_right_argument() {
         (&["token", "fencing_token"], "`guard = lock`"),
         (&["id", "resource", "prefix"], "`key = \"order:<id>\"`"),
         (&["lockType", "lockModel"], "`shared` lets others in"),
-        (&["semaphore", "max_concurrency", "limit"], "`permits = 3`"),
+        (&["semaphore", "max_concurrency", "limit"], "`permits = 3` so many"),
         (&["condition"], "write an `if` around the call"),
         (&["policy", "settings"], "`const TTL: Duration = Duration::from_secs(300);`"),
     ] {
