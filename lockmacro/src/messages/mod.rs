@@ -33,8 +33,8 @@ messages! {
         "`{word}` is an argument: write `{example}` in place of `on_busy`";
     given_twice(name) = "`{name}` is given twice: remove one";
     no_value(name, example) = "`{name}` has no value: write `{example}`";
-    unreadable(name, example) =
-        "the value of `{name}` cannot be read: write one such as `{example}`";
+    unreadable(name, error, example) =
+        "the value of `{name}` cannot be read ({error}): write one such as `{example}`";
     takes_no_value(name) = "`{name}` takes no value: write `{name}` alone, or leave it out";
     value_alone(value, example) =
         "`{value}` has no name: write one before it, as in `{example}`";

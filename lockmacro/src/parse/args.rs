@@ -163,7 +163,7 @@ impl Args {
             self.is_unclear = true;
             while input.parse::<TokenTree>().is_ok() {}
             let example = example(name).unwrap_or_default();
-            return Err(Error::new(error.span(), messages::unreadable(name, example)));
+            return Err(Error::new(error.span(), messages::unreadable(name, &error, example)));
         }
         let mut value = input.parse()?;
         Groups.visit_expr_mut(&mut value);

@@ -166,8 +166,7 @@ fn branches(expr: &Expr) -> Vec<&Expr> {
             _ => Vec::new(),
         }
     }
-    match expr {
-        Expr::Paren(paren) => vec![&*paren.expr],
+    match bare(expr) {
         Expr::MethodCall(call) if call.args.is_empty() => vec![&*call.receiver],
         Expr::Block(block) => end(&block.block),
         Expr::Unsafe(block) => end(&block.block),

@@ -194,6 +194,7 @@ fn a_text_that_a_method_makes_the_key_of_has_the_mistakes_of_a_key() {
             let error = key(quote!(#text.#method())).unwrap_err();
             assert!(error.contains("is literal text here"), "{text}: {error}");
             assert!(key(quote!(if id > 1 { #text.#method() } else { order() })).is_err(), "{text}");
+            assert!(key(quote!(&(#text.#method().#method()))).is_err(), "{text}");
         }
         assert!(key(quote!("order:audit".#method())).is_ok(), "{method}");
         assert!(key(quote!((7).#method())).is_ok(), "{method}");
