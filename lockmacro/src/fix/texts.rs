@@ -44,7 +44,11 @@ pub(crate) fn check(tokens: TokenStream, are_meant: bool) -> Result<()> {
             }
             _ => {}
         }
-        before = [mem::take(&mut before[1]), tree.to_string()];
+        let word = match tree {
+            TokenTree::Ident(_) | TokenTree::Punct(_) => tree.to_string(),
+            TokenTree::Group(_) | TokenTree::Literal(_) => String::new(),
+        };
+        before = [mem::take(&mut before[1]), word];
     }
     Ok(())
 }

@@ -136,7 +136,7 @@ impl Args {
         let text = |value| text(&value, example);
         match name {
             "key" => self.key = Key::parse(value, function)?,
-            "permits" => self.sharing = Some(Sharing::permits(value)?),
+            "permits" => self.sharing = Some(Sharing::permits(value, 2)?),
             "ttl" => self.ttl = Some(duration::time("ttl = {}", value, &TTL)?),
             "max_hold" => self.max_hold = Some(duration::time("max_hold = {}", value, &ANY)?),
             "min_hold" => self.min_hold = Some(duration::time("min_hold = {}", value, &ANY)?),

@@ -91,7 +91,7 @@ impl Key {
                     let sharing = match (given.next(), given.next(), given.next()) {
                         (Some(_), None, None) if is_path(&call.func, "shared") => Sharing::Shared,
                         (Some(_), Some(number), None) if is_path(&call.func, "permits") => {
-                            Sharing::permits(number.clone())?
+                            Sharing::permits(number.clone(), 1)?
                         }
                         _ => return Err(Error::new_spanned(call, messages::SHARING)),
                     };

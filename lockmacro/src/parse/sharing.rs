@@ -16,11 +16,11 @@ pub(crate) enum Sharing {
 }
 
 impl Sharing {
-    /// The value of `permits`.
-    pub(crate) fn permits(value: Expr) -> Result<Self> {
+    /// Reads a number of permits. One in a list of keys is exclusive.
+    pub(crate) fn permits(value: Expr, least: u64) -> Result<Self> {
         let is_right = match literal(&value).map(|literal| &literal.lit) {
             Some(Lit::Int(number)) => {
-                number.base10_parse::<u64>().is_ok_and(|it| (2..=PERMITS_MAX).contains(&it))
+                number.base10_parse::<u64>().is_ok_and(|it| (least..=PERMITS_MAX).contains(&it))
             }
             Some(_) => false,
             None => !matches!(value, Expr::Unary(ExprUnary { op: UnOp::Neg(_), .. })),

@@ -121,6 +121,7 @@ fn what_looks_like_a_mistake_and_is_none_has_no_message() {
         r#"key = "a:<id>", on_lost = Self::cancel"#,
         r#"key = "a:<id>", permits = (3)"#,
         r#"key = "a:<id>", permits = (N)"#,
+        r#"key = ["a", permits("b:<id>", 1)]"#,
         r#"key = "a:<id>", wait = FOREVER"#,
         r#"key = "a:<id>", ttl = FOREVER, renew, max_hold = self.forever"#,
         r#"key = "a:<id>", ttl = Lease::MAX, wait = Patience::ZERO"#,
