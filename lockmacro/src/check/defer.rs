@@ -5,8 +5,7 @@ use syn::spanned::Spanned;
 use syn::visit::Visit;
 use syn::{Error, FnArg, GenericArgument, Result, Safety, Type};
 
-use crate::check::refuse;
-use crate::messages;
+use crate::messages::{self, refuse};
 use crate::parse::args::Args;
 use crate::parse::boxed::arguments;
 use crate::parse::defer::Defer;

@@ -9,8 +9,7 @@ use bindings::{check_bindings, check_fences};
 use policies::{
     check_calls, check_map_err, check_message, check_on_lost, check_reuse, check_sharing,
 };
-use proc_macro2::Span;
-use syn::{Error, Result};
+use syn::Result;
 use times::{check_min_hold, check_renewal, check_wait};
 
 use crate::messages;
@@ -47,10 +46,4 @@ pub(crate) fn check(args: &Args, function: Result<Function>) -> Result<Function>
     }
     messages::all(faults)?;
     function
-}
-
-/// The first of these mistakes that there is.
-fn refuse<const N: usize>(mistakes: [(Option<Span>, &str); N]) -> Result<()> {
-    let first = mistakes.into_iter().find_map(|(span, message)| Some((span?, message)));
-    first.map_or(Ok(()), |(span, message)| Err(Error::new(span, message)))
 }

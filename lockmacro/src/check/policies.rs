@@ -3,8 +3,8 @@
 use syn::spanned::Spanned as _;
 use syn::{Error, Result};
 
-use crate::check::{defer, refuse};
-use crate::messages;
+use crate::check::defer;
+use crate::messages::{self, refuse};
 use crate::parse::args::Args;
 use crate::parse::item::Function;
 use crate::parse::policy::{AfterLoss, OnBusy};

@@ -4,6 +4,7 @@ pub(crate) mod names;
 
 use std::fmt::Display;
 
+use proc_macro2::Span;
 use syn::{Error, Result};
 
 /// A constant for each message without values, and a function for each message with values.
@@ -289,4 +290,10 @@ pub(crate) fn all(errors: Vec<Error>) -> Result<()> {
         all
     });
     all.map_or(Ok(()), Err)
+}
+
+/// The first of these mistakes that there is.
+pub(crate) fn refuse<const N: usize>(mistakes: [(Option<Span>, &str); N]) -> Result<()> {
+    let first = mistakes.into_iter().find_map(|(span, message)| Some((span?, message)));
+    first.map_or(Ok(()), |(span, message)| Err(Error::new(span, message)))
 }

@@ -7,7 +7,7 @@ use syn::{Error, Expr, ExprCall, ExprLit, Lit, LitInt, Result};
 use crate::messages;
 use crate::parse::duration::{Bounds, Time, time};
 use crate::parse::path::is_path;
-use crate::parse::policy::settings;
+use crate::parse::values::settings;
 
 /// The bounds of a delay, the same as in the runtime.
 const DELAY: Bounds = Duration::from_millis(1)..=Duration::from_secs(7 * 24 * 60 * 60);

@@ -88,33 +88,6 @@ fn busy_meant(value: &Expr) -> String {
     }
 }
 
-/// Reads the settings in the parentheses of a policy: `name`, or `name = value`.
-pub(crate) fn settings<'a>(
-    settings: impl IntoIterator<Item = &'a Expr>,
-    unknown: &str,
-    mut set: impl FnMut(&str, Option<&Expr>) -> Result<bool>,
-) -> Result<()> {
-    let mut faults = Vec::new();
-    let mut names = Vec::new();
-    for setting in settings {
-        let (name, value) = match setting {
-            Expr::Assign(assign) => (&*assign.left, Some(&*assign.right)),
-            alone => (alone, None),
-        };
-        let name = name.to_token_stream().to_string();
-        match set(&name, value) {
-            _ if names.contains(&name) => {
-                faults.push(Error::new_spanned(setting, messages::given_twice(&name)));
-            }
-            Ok(true) => {}
-            Ok(false) => faults.push(Error::new_spanned(setting, unknown)),
-            Err(error) => faults.push(error),
-        }
-        names.push(name);
-    }
-    messages::all(faults)
-}
-
 pub(crate) fn on_lost(value: Expr) -> Result<AfterLoss> {
     let message = match (&value, near(&value, "on_lost", &["cancel", "error", "finish"])) {
         _ if is_path(&value, "cancel") => return Ok(AfterLoss::Cancel),

@@ -5,9 +5,8 @@ use syn::{Error, Expr, Result};
 use crate::messages;
 use crate::parse::duration::{self, ANY, Time};
 use crate::parse::item::Function;
-use crate::parse::policy::settings;
 use crate::parse::template::Template;
-use crate::parse::values::text;
+use crate::parse::values::{settings, text};
 
 /// The settings of `reuse(..)`.
 pub(crate) struct Reuse {

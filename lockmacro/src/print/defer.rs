@@ -17,23 +17,6 @@ impl Printer<'_> {
         Ok(self.call("defer", &self.deferred(), &arguments))
     }
 
-    /// Before the body of a function that keeps the latest call: that is this one.
-    ///
-    /// Output: `let superseded = set_price_deferred().supersede(&lock).await; if let Err(error) =
-    /// superseded { return … }`
-    pub(crate) fn superseded(&self) -> TokenStream {
-        let site = self.site;
-        let lock = quote_spanned!(site=> &__lock);
-        let superseded = self.call("supersede", &self.deferred(), &lock);
-        let failed = self.failure(&quote_spanned!(site=> __error));
-        quote_spanned! {site=>
-            let __superseded = #superseded;
-            if let ::core::result::Result::Err(__error) = __superseded {
-                return #failed;
-            }
-        }
-    }
-
     /// The function beside the function.
     ///
     /// Output: `fn audit_order_deferred() -> DeferredFn<(u64,)> { … }`
@@ -89,7 +72,7 @@ impl Printer<'_> {
     }
 
     /// Output: `audit_order_deferred().manager(manager)`
-    fn deferred(&self) -> TokenStream {
+    pub(crate) fn deferred(&self) -> TokenStream {
         let site = self.site;
         let beside = beside(&self.function.sig.ident);
         let manager = self.manager().map(|manager| quote_spanned!(site=> .manager(#manager)));

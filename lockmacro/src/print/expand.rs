@@ -175,11 +175,22 @@ impl<'a> Printer<'a> {
         });
         let (first, acquired) = self.acquired(lock)?;
         let run = self.call("run", &quote_spanned!(site=> __lock), &self.body());
-        let superseded = match &self.args.on_busy {
-            OnBusy::Defer(defer) if defer.latest => Some(self.superseded()),
-            _ => None,
-        };
+        let superseded = self.superseded();
         Ok(quote_spanned!(site=> #first let #lock_and_fences = #acquired; #superseded #guard #run))
+    }
+
+    /// Output: `let superseded = …; if let Err(error) = superseded { return … }`
+    fn superseded(&self) -> Option<TokenStream> {
+        let OnBusy::Defer(defer) = &self.args.on_busy else { return None };
+        let lock = quote_spanned!(self.site=> &__lock);
+        let superseded = defer.latest.then(|| self.call("supersede", &self.deferred(), &lock))?;
+        let failed = self.failure(&quote_spanned!(self.site=> __error));
+        Some(quote_spanned! {self.site=>
+            let __superseded = #superseded;
+            if let ::core::result::Result::Err(__error) = __superseded {
+                return #failed;
+            }
+        })
     }
 
     /// Output: `lock`, or `(lock, fence)`
@@ -257,7 +268,7 @@ impl<'a> Printer<'a> {
     }
 
     /// Output: `LockOutcome::from_lock_error(error)`, or the conversion that another policy needs
-    pub(crate) fn failure(&self, error: &TokenStream) -> TokenStream {
+    fn failure(&self, error: &TokenStream) -> TokenStream {
         let site = self.site;
         let runtime = &self.runtime;
         let name = self.name();
