@@ -9,6 +9,7 @@
 
 mod check;
 mod fix;
+mod messages;
 mod parse;
 mod print;
 

@@ -2,6 +2,7 @@
 
 use proc_macro2::Ident;
 
+use crate::messages;
 use crate::parse::placeholder::roots_of;
 
 /// The mistake in a literal that was probably meant as a placeholder for one of `names`. Text that
@@ -10,39 +11,39 @@ pub(crate) fn mistake(text: &str, names: &[Ident], is_whole_key: bool) -> Option
     in_braces(text, names).or_else(|| named(text, names, is_whole_key))
 }
 
-/// `%s`, `%@`, `%1$s`, `%(id)s`, `#p0`, `#root`, `$1`, `?1` or `args[0]`, which no key has as text.
-pub(crate) fn numbered(text: &str) -> Option<String> {
+/// `%s`, `%05d`, `%@`, `%1$s`, `%(id)s`, `#p0`, `#root`, `$1`, `?1` or `args[0]`, which no key has
+/// as text, and `?` in the whole text of a key.
+pub(crate) fn numbered(text: &str, is_whole_key: bool) -> Option<String> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    if let Some(indexed) = indexed(text) {
-        return Some(expected(indexed, "id"));
-    }
-    text.match_indices(['%', '#', '$', '?']).find_map(|(at, sign)| {
-        let rest = &text[at + 1..];
-        let (word, after) = rest.split_at(rest.find(|c| !is_word(c)).unwrap_or(rest.len()));
+    text.match_indices(['%', '#', '$', '?', '[']).find_map(|(at, sign)| {
+        let before = &text[..at];
+        let after = &text[at + 1..];
+        let is_start = !before.ends_with(|c: char| c.is_alphanumeric() || c == '%');
+        let word = first_word(after);
+        let list = &before[before.trim_end_matches(is_word).len()..];
         let is_placeholder = match sign {
-            "%" if text[..at].ends_with(|c: char| c.is_alphanumeric() || c == '%') => false,
-            "%" if is_number(word) => after.starts_with('$'),
-            "%" => ["d", "i", "s", "u", "v"].contains(&word) || rest.starts_with(['(', '@']),
+            "%" => {
+                let kind =
+                    after.trim_start_matches(|c: char| c.is_ascii_digit() || "-+.".contains(c));
+                let is_kind = ["d", "f", "i", "s", "u", "v", "x"].contains(&first_word(kind));
+                let is_numbered = kind.starts_with('$') && kind.len() < after.len();
+                is_start && (is_kind || is_numbered || kind.starts_with(['(', '@']))
+            }
+            "[" => {
+                let is_list = ["args", "arguments", "params"].contains(&list);
+                is_list && is_number(word) && after[word.len()..].starts_with(']')
+            }
             "#" => word == "root" || word.strip_prefix(['p', 'a']).is_some_and(is_number),
+            // `{id:?}` is a placeholder of its own.
+            "?" if word.is_empty() => is_start && is_whole_key && !after.starts_with('}'),
             _ => is_number(word),
         };
-        is_placeholder.then(|| expected(&format!("{sign}{word}"), "id"))
+        let shown = if sign == "[" { format!("{list}[{word}]") } else { format!("{sign}{word}") };
+        is_placeholder.then(|| messages::literal_argument(shown, "id"))
     })
 }
 
-/// `args[0]` or `params[0]`, as it stands in `{args[0]}` and `#args[0]`.
-fn indexed(text: &str) -> Option<&str> {
-    text.match_indices('[').find_map(|(open, _)| {
-        let start = text[..open].trim_end_matches(is_word).len();
-        let close = open + text[open..].find(']')?;
-        let index = &text[open + 1..close];
-        let is_list = ["args", "arguments", "params"].contains(&&text[start..open]);
-        let is_number = !index.is_empty() && index.bytes().all(|b| b.is_ascii_digit());
-        (is_list && is_number).then(|| &text[start..=close])
-    })
-}
-
-/// `{id}`, `{}`, `{0}`, `{id:05}`, `#{id}` or `${id}`
+/// `{id}`, `{.id}`, `{}`, `{0}`, `{id:05}`, `#{id}` or `${id}`
 fn in_braces(text: &str, names: &[Ident]) -> Option<String> {
     text.match_indices('{').find_map(|(open, _)| {
         let inner = &text[open + 1..];
@@ -54,13 +55,13 @@ fn in_braces(text: &str, names: &[Ident]) -> Option<String> {
         };
         if value.bytes().all(|b| b.is_ascii_digit()) {
             let example = names.iter().find(|name| *name != "self").or(names.first())?;
-            return Some(expected(&format!("{{{inner}}}"), &example.to_string()));
+            return Some(messages::literal_argument(format!("{{{inner}}}"), example));
         }
-        let (sign, or) = match text[..open].chars().last() {
-            Some(sign @ ('$' | '#')) => (sign.to_string(), String::new()),
-            _ => (String::new(), format!(", or `{{<{value}>}}` for its value in braces")),
-        };
-        is_value(value, names).then(|| meant(&format!("{sign}{{{inner}}}"), value) + &or)
+        let value = value.trim_start_matches('.');
+        let sign = text[..open].chars().last().filter(|sign| "$#".contains(*sign));
+        let or = if sign.is_none() { messages::or_in_braces(value) } else { String::new() };
+        let shown = format!("{}{{{inner}}}", sign.map(String::from).unwrap_or_default());
+        is_value(value, names).then(|| messages::literal_value(shown, value) + &or)
     })
 }
 
@@ -84,22 +85,17 @@ fn named(text: &str, names: &[Ident], is_whole_key: bool) -> Option<String> {
                 && sign.is_some_and(|sign| !"->".contains(sign) && !sign.is_whitespace())
             || after == Some('>') && sign != Some('<');
         let shown = sign.filter(|_| has("$#@%")).map(String::from).unwrap_or_default();
-        (is_meant && is_value(value, names)).then(|| meant(&(shown + value), value))
+        (is_meant && is_value(value, names))
+            .then(|| messages::literal_value(format!("{shown}{value}"), value))
     })
-}
-
-fn meant(shown: &str, value: &str) -> String {
-    format!("`{shown}` is literal text here: write `<{value}>` for its value")
-}
-
-fn expected(shown: &str, example: &str) -> String {
-    format!(
-        "`{shown}` is literal text here: write an argument in angle brackets, as in `<{example}>`"
-    )
 }
 
 fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
+}
+
+fn first_word(text: &str) -> &str {
+    &text[..text.find(|c| !is_word(c)).unwrap_or(text.len())]
 }
 
 /// Whether a placeholder of this text would start at one of these names, or at a field of `self`.

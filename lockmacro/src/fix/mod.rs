@@ -1,5 +1,5 @@
-//! What was probably meant by a name, a value or a text that is none.
+//! What was probably meant by a value or a text that is none.
 
 pub(crate) mod literal;
-pub(crate) mod names;
 pub(crate) mod slips;
+pub(crate) mod texts;

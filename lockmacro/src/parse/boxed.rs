@@ -1,26 +1,54 @@
 //! Functions that return a boxed async block, which `#[async_trait]` makes of `async fn`s.
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
-use quote::{quote, quote_spanned};
-use syn::{Error, GenericArgument, Path, PathArguments, PathSegment, Result, Type, TypeParamBound};
+use quote::{ToTokens, quote, quote_spanned};
+use syn::parse::{ParseStream, Parser as _};
+use syn::token::Paren;
+use syn::{
+    Block, Error, GenericArgument, Local, Pat, Path, PathArguments, PathSegment, Result, Stmt,
+    Token, Type, TypeParamBound, parenthesized,
+};
 
-use crate::parse::path::mentions;
+use crate::messages;
+use crate::parse::path::{is_path, mentions};
 
 /// The tokens around the async block's braces.
 #[derive(Clone)]
 pub(crate) struct Boxed {
-    pin: TokenStream,
-    call: Group,
-    before: TokenStream,
+    pin: Path,
+    call: Paren,
+    async_token: Token![async],
+    move_token: Option<Token![move]>,
 }
 
 impl Boxed {
     /// Puts a block where the async block was.
-    pub(crate) fn with_block(self, block: Group) -> TokenStream {
-        let Self { pin, call, before } = self;
-        let mut inner = Group::new(Delimiter::Parenthesis, quote!(#before #block));
-        inner.set_span(call.span());
-        quote!(#pin #inner)
+    pub(crate) fn with_block(&self, block: Group) -> TokenStream {
+        let Self { pin, call, async_token, move_token } = self;
+        let mut tokens = pin.to_token_stream();
+        call.surround(&mut tokens, |inner| {
+            inner.extend(quote!(#async_token #move_token #block));
+        });
+        tokens
+    }
+
+    /// Input: `Box::pin(async move { … })`
+    fn parse(input: ParseStream) -> Result<(Self, Group)> {
+        let pin: Path = input.parse()?;
+        let inner;
+        let call = parenthesized!(inner in input);
+        let async_token = inner.parse()?;
+        let move_token = inner.parse()?;
+        let block: Group = inner.parse()?;
+        inner.parse::<Option<Token![,]>>()?;
+        let names = pin.segments.iter().rev().map(|segment| &segment.ident);
+        if names.zip(["pin", "Box"]).filter(|(name, known)| name == known).count() == 2
+            && block.delimiter() == Delimiter::Brace
+        {
+            Ok((Self { pin, call, async_token, move_token }, block))
+        } else {
+            Err(input.error(messages::INSTEAD_OF_BOXED))
+        }
     }
 }
 
@@ -54,38 +82,13 @@ pub(crate) fn output(output: &Type) -> Option<Type> {
 ///
 /// Output: the tokens around the braces, and the braces.
 pub(crate) fn unbox(body: TokenStream, output: Span) -> Result<(Boxed, Group)> {
-    let mut trees: Vec<TokenTree> = body.into_iter().collect();
-    let last = trees.pop();
-    let pin: TokenStream = trees.iter().cloned().collect();
-    let is_pin = |path: &Path| {
-        let mut names = path.segments.iter().rev().map(|segment| &segment.ident);
-        names.next().is_some_and(|name| name == "pin")
-            && names.next().is_some_and(|name| name == "Box")
-    };
-    if let Some(TokenTree::Group(call)) = last
-        && call.delimiter() == Delimiter::Parenthesis
-        && let Some((before, block)) = async_block(call.stream())
-    {
-        if syn::parse2::<Path>(pin.clone()).is_ok_and(|path| is_pin(&path)) {
-            return Ok((Boxed { pin, call, before }, block));
-        }
-        if let Some(first) = trees.first()
-            && trees
-                .iter()
-                .any(|tree| matches!(tree, TokenTree::Punct(punct) if punct.as_char() == ';'))
-        {
-            return Err(Error::new(
-                first.span(),
-                "this would run outside the lock: move it into the async block, or write an `async \
-                 fn`",
-            ));
-        }
-    }
-    Err(Error::new(
-        output,
-        "the work of this future starts after the function has returned, when the lock would be \
-         gone: write an `async fn`, or make `Box::pin(async move { .. })` the whole body",
-    ))
+    let first = body.clone().into_iter().next();
+    let is_end = |tree| matches!(tree, TokenTree::Punct(punct) if punct.as_char() == ';');
+    let has_statements = body.clone().into_iter().any(is_end);
+    Boxed::parse.parse2(body).map_err(|_| match first {
+        Some(first) if has_statements => Error::new(first.span(), messages::OUTSIDE),
+        _ => Error::new(output, messages::lazy("Future", messages::INSTEAD_OF_BOXED)),
+    })
 }
 
 /// Uses those second bindings of arguments for which `is_used`, so that the compiler does not warn
@@ -95,42 +98,22 @@ pub(crate) fn unbox(body: TokenStream, output: Span) -> Result<(Boxed, Group)> {
 ///
 /// Output: `let id = id; let _ = &id; …`
 pub(crate) fn with_uses(body: TokenStream, is_used: impl Fn(&Ident) -> bool) -> TokenStream {
-    let trees: Vec<TokenTree> = body.into_iter().collect();
+    // A half-typed body stays as it is.
+    let Ok(statements) = Block::parse_within.parse2(body.clone()) else { return body };
     let mut tokens = TokenStream::new();
-    for (nth, tree) in trees.iter().enumerate() {
-        tokens.extend([tree.clone()]);
-        let before = |back: usize| nth.checked_sub(back).map(|at| &trees[at]);
-        let is = |back: usize, text: &str| before(back).is_some_and(|it| it.to_string() == text);
-        let is_binding = is(0, ";") && is(2, "=") && (is(4, "let") || is(4, "mut") && is(5, "let"));
-        if let (true, Some(TokenTree::Ident(name)), Some(TokenTree::Ident(of))) =
-            (is_binding, before(3), before(1))
-            && name == of
-            && is_used(name)
-            && !mentions(trees[nth..].iter().cloned().collect(), name)
+    for (nth, statement) in statements.iter().enumerate() {
+        statement.to_tokens(&mut tokens);
+        let rest = || statements[nth + 1..].iter().map(ToTokens::to_token_stream).collect();
+        if let Stmt::Local(Local { pat: Pat::Ident(binding), init: Some(init), .. }) = statement
+            && is_path(&init.expr, &binding.ident.to_string())
+            && is_used(&binding.ident)
+            && !mentions(rest(), &binding.ident)
         {
+            let name = &binding.ident;
             tokens.extend(quote_spanned!(name.span()=> let _ = &#name;));
         }
     }
     tokens
-}
-
-/// Input: `async move { … }`
-///
-/// Output: `async move`, and the braces.
-fn async_block(tokens: TokenStream) -> Option<(TokenStream, Group)> {
-    let mut trees: Vec<TokenTree> = tokens.into_iter().collect();
-    if matches!(trees.last(), Some(TokenTree::Punct(punct)) if punct.as_char() == ',') {
-        trees.pop();
-    }
-    let Some(TokenTree::Group(block)) = trees.pop() else {
-        return None;
-    };
-    let words: Vec<_> = trees.iter().map(ToString::to_string).collect();
-    let known = matches!(
-        words.iter().map(String::as_str).collect::<Vec<_>>()[..],
-        ["async"] | ["async", "move"]
-    );
-    (known && block.delimiter() == Delimiter::Brace).then(|| (trees.into_iter().collect(), block))
 }
 
 fn last_segment(ty: &Type) -> Option<&PathSegment> {

@@ -5,17 +5,18 @@
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens as _, quote, quote_spanned};
-use syn::ext::IdentExt as _;
 use syn::parse::{Parse, ParseStream};
 use syn::spanned::Spanned as _;
 use syn::visit::Visit;
+use syn::visit_mut::VisitMut as _;
 use syn::{
-    Attribute, Error, Expr, FnArg, Pat, PatIdent, ReceiverKind, Result, ReturnType, Signature,
-    Token, Type, Visibility,
+    Attribute, Error, Expr, FnArg, Item, Pat, PatIdent, ReceiverKind, Result, ReturnType,
+    Signature, Token, Type, Visibility, braced,
 };
 
+use crate::messages;
 use crate::parse::boxed::{self, Boxed};
-use crate::parse::path::{is_owned, is_plain, mentions, ungroup_type};
+use crate::parse::path::{Groups, is_owned, is_plain, mentions};
 use crate::parse::returns;
 
 pub(crate) struct Function {
@@ -82,17 +83,6 @@ impl Function {
         })
     }
 
-    /// Whether this is an argument with a value that is certainly no function.
-    pub(crate) fn is_no_function(&self, name: &Ident) -> bool {
-        self.sig.inputs.iter().any(|input| match input {
-            FnArg::Typed(typed) => {
-                matches!(&*typed.pat, Pat::Ident(pat) if pat.ident == *name)
-                    && (matches!(*typed.ty, Type::Reference(_)) || is_owned(&typed.ty))
-            }
-            FnArg::Receiver(_) => false,
-        })
-    }
-
     /// The names to call another function with that has the same arguments.
     pub(crate) fn call_arguments(&self, policy: &str) -> Result<Vec<Ident>> {
         let name = |input: &FnArg| match input {
@@ -101,13 +91,7 @@ impl Function {
                 Pat::Ident(pat) if pat.by_ref.is_none() && pat.subpat.is_none() => {
                     Ok(pat.ident.clone())
                 }
-                pattern => Err(Error::new(
-                    pattern.span(),
-                    format!(
-                        "`{policy}` needs the same arguments, so each needs a name: write `arg: \
-                         Type` here and take it apart in the body"
-                    ),
-                )),
+                pattern => Err(Error::new(pattern.span(), messages::pattern(policy))),
             },
         };
         self.sig.inputs.iter().map(name).collect()
@@ -179,7 +163,7 @@ impl Function {
     pub(crate) fn with_body(&self, locked: TokenStream) -> TokenStream {
         let inner = match &self.shape {
             Shape::Async | Shape::Blocking => locked,
-            Shape::Boxed(boxed) => boxed.clone().with_block(braces(locked, self.body.span())),
+            Shape::Boxed(boxed) => boxed.with_block(braces(locked, self.body.span())),
         };
         let head = &self.head;
         let attributes = &self.inner_attrs;
@@ -223,31 +207,26 @@ impl Parse for Function {
         let all: TokenStream = input.fork().parse()?;
         let attributes = input.call(Attribute::parse_outer)?;
         let visibility = input.parse()?;
-        if input.peek(Token![default]) {
-            input.parse::<Token![default]>()?;
-        }
+        input.parse::<Option<Token![default]>>()?;
         let start = input.fork();
         let sig: Signature =
             input.parse().map_err(|error| not_a_function(&start).unwrap_or(error))?;
         if input.peek(Token![;]) {
-            let message = "there is no body to lock: put the attribute on the implementations";
-            return Err(input.error(message));
+            return Err(input.error(messages::NO_BODY));
         }
         check_qualifiers(&sig)?;
-        let body = parse_body(input)?;
-        if body.delimiter() != Delimiter::Brace {
-            return Err(Error::new(body.span(), "expected the function's body"));
-        }
-        let span = body.span();
+        let content;
+        let span = braced!(content in input).span.join();
+        let inner_attrs = content.call(Attribute::parse_inner)?;
+        let statements = content.parse()?;
         let mut head: Vec<TokenTree> = all.into_iter().collect();
         head.pop();
 
-        let (inner_attrs, statements) = split_inner_attrs(body.stream())?;
         let mut output = match &sig.output {
             ReturnType::Type(_, output) => Type::clone(output),
             ReturnType::Default => syn::parse_quote_spanned!(sig.ident.span()=> ()),
         };
-        ungroup_type(&mut output);
+        Groups.visit_type_mut(&mut output);
         let (shape, body, output) = match (sig.asyncness, boxed::output(&output)) {
             (Some(_), _) => (Shape::Async, braces(statements, span), output),
             (None, None) => (Shape::Blocking, braces(statements, span), output),
@@ -275,53 +254,17 @@ impl Parse for Function {
     }
 }
 
-/// The function's braces, also where they are the `$body:block` of a `macro_rules!`.
-fn parse_body(input: ParseStream) -> Result<Group> {
-    if input.peek(syn::token::Group) {
-        let TokenTree::Group(group) = input.parse()? else {
-            return Err(input.error("expected the function's body"));
-        };
-        return syn::parse2(group.stream());
-    }
-    input.parse()
-}
-
 /// The error for an item that is not a function.
 fn not_a_function(input: ParseStream) -> Option<Error> {
-    input.parse::<Option<Token![unsafe]>>().ok()?;
-    let kind = Ident::parse_any(input).ok()?;
-    let message = match kind.to_string().as_str() {
-        "impl" | "trait" => {
-            format!("the attribute goes on a function: put it on each method of this `{kind}`")
-        }
-        "mod" => {
-            "the attribute goes on a function: put it on each function of this module".to_owned()
-        }
-        "struct" | "enum" | "union" | "type" | "const" | "static" | "use" | "extern"
-        | "macro_rules" | "let" => {
-            format!("the attribute goes on a function, and this is a `{kind}`: remove it here")
-        }
-        _ => return None,
-    };
-    Some(Error::new(kind.span(), message))
+    let kind: TokenTree = input.fork().parse().ok()?;
+    input.parse::<Item>().ok()?;
+    Some(Error::new(kind.span(), messages::no_function(kind)))
 }
 
 fn check_qualifiers(sig: &Signature) -> Result<()> {
-    if let Some(constness) = &sig.constness {
-        let message = "a `const fn` cannot wait for a server: remove `const`";
-        return Err(Error::new(constness.span(), message));
+    match (&sig.constness, &sig.abi) {
+        (Some(constness), _) => Err(Error::new(constness.span(), messages::CONST)),
+        (None, Some(abi)) => Err(Error::new(abi.span(), messages::EXTERN)),
+        (None, None) => Ok(()),
     }
-    if let Some(abi) = &sig.abi {
-        let message = "an `extern` function cannot be locked, because its callers in another \
-                       language cannot handle a busy lock: remove `extern`, or lock a Rust \
-                       function that it calls";
-        return Err(Error::new(abi.span(), message));
-    }
-    Ok(())
-}
-
-/// Takes `#![…]` off the start of a body, which otherwise stays as it is.
-fn split_inner_attrs(body: TokenStream) -> Result<(Vec<Attribute>, TokenStream)> {
-    let parser = |input: ParseStream| Ok((input.call(Attribute::parse_inner)?, input.parse()?));
-    syn::parse::Parser::parse2(parser, body)
 }

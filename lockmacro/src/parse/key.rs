@@ -1,17 +1,16 @@
 //! The key of a lock, or its several keys.
 
-use proc_macro2::{Delimiter, Ident, Span, TokenStream, TokenTree};
+use proc_macro2::{Ident, Span};
 use quote::ToTokens as _;
 use syn::{Block, Error, Expr, ExprArray, ExprCall, Lit, LitStr, Result, Stmt};
 
-use crate::parse::item::bound;
+use crate::fix::texts;
+use crate::messages;
+use crate::messages::names::example;
+use crate::parse::item::{Function, bound};
 use crate::parse::path::{bare, is_path, literal};
-use crate::parse::placeholder::roots_in;
 use crate::parse::sharing::Sharing;
 use crate::parse::template::Template;
-
-/// The most keys of one lock, the same as in the runtime.
-const KEYS_MAX: usize = 128;
 
 pub(crate) enum Key {
     Template(Template),
@@ -34,125 +33,75 @@ impl Default for Key {
 }
 
 impl Key {
-    pub(crate) fn parse(value: Expr) -> Result<Self> {
+    pub(crate) fn parse(value: Expr, function: Option<&Function>) -> Result<Self> {
         match value {
-            Expr::Call(call) if Sharing::word(&call).is_some() => Err(Sharing::refusal(call)),
-            Expr::Array(keys) => Self::several(keys),
-            Expr::Call(call) if is_path(&call.func, "keys") => Self::keys(call),
-            other if is_list(&other) => Err(Error::new_spanned(
-                other,
-                "several keys are a list in brackets: write \
-                 `key = [\"account:<from>\", \"account:<to>\"]`, or `key = keys(..)` around an \
-                 iterator of keys",
-            )),
-            other => Self::one(other),
+            Expr::Array(keys) => Self::several(keys, function),
+            Expr::Call(call) if is_path(&call.func, "keys") => match call.args.first() {
+                Some(keys)
+                    if call.args.len() == 1 && !matches!(keys, Expr::Array(_) | Expr::Lit(_)) =>
+                {
+                    texts::check(keys.to_token_stream(), false)?;
+                    Ok(Key::Keys(keys.clone()))
+                }
+                _ => Err(Error::new_spanned(call, messages::KEYS)),
+            },
+            Expr::Call(call) if is_sharing(&call) => {
+                let word = call.func.to_token_stream().to_string();
+                let example = example(&word).unwrap_or_default();
+                Err(Error::new_spanned(call, messages::one_of_several(word, example)))
+            }
+            other if is_list(&other) => Err(Error::new_spanned(other, messages::KEYS)),
+            other => Self::one(other, function),
         }
     }
 
     /// Parses one key.
-    pub(crate) fn one(value: Expr) -> Result<Self> {
+    fn one(value: Expr, function: Option<&Function>) -> Result<Self> {
         if let Some(literal) = literal(&value) {
             return match &literal.lit {
-                Lit::Str(text) => {
-                    let template = Template::parse(text.clone())?;
-                    template.check_key()?;
-                    Ok(Key::Template(template))
-                }
-                other => Err(Error::new_spanned(
-                    other,
-                    "a key is text: write `key = \"order:<id>\"`, or an expression giving `impl \
-                     Into<LockKey>`",
-                )),
+                Lit::Str(text) => Template::key(text.clone(), function, &[]).map(Key::Template),
+                other => Err(Error::new_spanned(other, messages::KEY_IS_TEXT)),
             };
         }
-        check_text(value.to_token_stream())?;
-        // Text in a branch is not filled in, and has the mistakes of other text.
-        branches(&value).into_iter().try_for_each(|end| Self::one(end.clone()).map(drop))?;
+        if let Expr::Path(path) = bare(&value)
+            && let Some(name) = path.path.get_ident()
+            && function.is_some_and(|function| function.is_number(name))
+        {
+            return Err(Error::new_spanned(&value, messages::key_is_number(name)));
+        }
+        texts::check(value.to_token_stream(), false)?;
+        // Nothing fills in the text of a branch, which has the mistakes of other text.
+        check_branches(&value, &bound(&value), function)?;
         Ok(Key::Expr(value))
     }
 
-    fn several(list: ExprArray) -> Result<Self> {
+    fn several(list: ExprArray, function: Option<&Function>) -> Result<Self> {
         if list.elems.is_empty() {
-            return Err(Error::new_spanned(
-                list,
-                "this list has no keys: write them in it, as in \
-                 `key = [\"account:<from>\", \"account:<to>\"]`",
-            ));
-        }
-        if list.elems.len() > KEYS_MAX {
-            let count = list.elems.len();
-            let message = format!("a lock has at most {KEYS_MAX} keys, and these are {count}");
-            return Err(Error::new_spanned(list, message));
+            return Err(Error::new_spanned(list, messages::KEYS));
         }
         let mut keys: Vec<Self> = Vec::new();
         for value in list.elems {
-            if is_list(&value) || matches!(&value, Expr::Call(call) if is_path(&call.func, "keys"))
-            {
-                return Err(Error::new_spanned(
-                    value,
-                    "each of several keys is text or an expression giving `impl Into<LockKey>`: \
-                     write all keys in one list, or `key = keys(..)` alone",
-                ));
-            }
-            let place = value.clone();
             let key = match value {
-                Expr::Call(call) if Sharing::word(&call).is_some() => Self::shared(call)?,
-                value => Self::one(value)?,
+                Expr::Call(call) if is_path(&call.func, "keys") => {
+                    return Err(Error::new_spanned(call, messages::KEYS));
+                }
+                list if is_list(&list) => return Err(Error::new_spanned(list, messages::KEYS)),
+                Expr::Call(call) if is_sharing(&call) => {
+                    let mut given = call.args.iter();
+                    let sharing = match (given.next(), given.next(), given.next()) {
+                        (Some(_), None, None) if is_path(&call.func, "shared") => Sharing::Shared,
+                        (Some(_), Some(number), None) if is_path(&call.func, "permits") => {
+                            Sharing::permits(number.clone(), 1)?
+                        }
+                        _ => return Err(Error::new_spanned(call, messages::SHARING)),
+                    };
+                    Key::Shared(Box::new(Self::one(call.args[0].clone(), function)?), sharing)
+                }
+                value => Self::one(value, function)?,
             };
-            let text = |key: &Self| key.template().map(|template| template.literal.value());
-            if text(&key).is_some_and(|new| keys.iter().any(|key| text(key).as_ref() == Some(&new)))
-            {
-                return Err(Error::new_spanned(place, "this key is there twice: remove one"));
-            }
             keys.push(key);
         }
         Ok(Key::Several(keys))
-    }
-
-    /// `shared("a:<x>")` and `permits("b:<y>", 3)` in a list of keys.
-    fn shared(call: ExprCall) -> Result<Self> {
-        let word = Sharing::word(&call);
-        let place = call.clone();
-        let mut arguments = call.args.into_iter();
-        let key = arguments.next();
-        let number = arguments.next();
-        let more = arguments.next();
-        let (key, sharing) = match (word, key, number, more) {
-            (Some("shared"), Some(key), None, None) => (key, Sharing::Shared),
-            (Some("permits"), Some(key), Some(number), None) => (key, Sharing::permits(number)?),
-            (Some("shared"), ..) => {
-                let message = "`shared` takes one key: write `shared(\"rates:<day>\")`";
-                return Err(Error::new_spanned(place, message));
-            }
-            _ => {
-                let message = "`permits` takes one key and a number: write \
-                               `permits(\"printer:<room>\", 3)`";
-                return Err(Error::new_spanned(place, message));
-            }
-        };
-        Ok(Key::Shared(Box::new(Self::one(key)?), sharing))
-    }
-
-    fn keys(call: ExprCall) -> Result<Self> {
-        let message = match call.args.first() {
-            Some(keys @ Expr::Array(_)) => {
-                let message = "a list of keys stands alone, and its placeholders are filled in \
-                               then: write `key = [\"account:<from>\", \"account:<to>\"]`";
-                return Err(Error::new_spanned(keys, message));
-            }
-            Some(Expr::Lit(_)) => {
-                "this is no iterator of keys: write one key alone, `key = \"order:<id>\"`"
-            }
-            Some(keys) if call.args.len() == 1 => {
-                check_text(keys.to_token_stream())?;
-                return Ok(Key::Keys(keys.clone()));
-            }
-            _ => {
-                "`keys` takes one iterator of keys: write `key = keys(..)` around it, or the keys \
-                 in a list, `key = [\"account:<from>\", \"account:<to>\"]`"
-            }
-        };
-        Err(Error::new_spanned(call, message))
     }
 
     /// Whether this is a single key.
@@ -192,26 +141,6 @@ impl Key {
         }
     }
 
-    /// Every template in it.
-    pub(crate) fn templates_mut(&mut self) -> Vec<&mut Template> {
-        match self {
-            Key::Template(template) => vec![template],
-            Key::Shared(key, _) => key.templates_mut(),
-            Key::Several(keys) => keys.iter_mut().flat_map(Self::templates_mut).collect(),
-            Key::Expr(_) | Key::Keys(_) => Vec::new(),
-        }
-    }
-
-    /// Checks the placeholders, and refuses them where they are not filled in.
-    pub(crate) fn check_names(&self, names: &[Ident]) -> Result<()> {
-        match self {
-            Key::Template(template) => template.check_names(names, true),
-            Key::Shared(key, _) => key.check_names(names),
-            Key::Several(keys) => keys.iter().try_for_each(|key| key.check_names(names)),
-            Key::Expr(expr) | Key::Keys(expr) => check_branches(expr, names),
-        }
-    }
-
     /// Whether this is probably a constant: a path that is none of `names`.
     pub(crate) fn is_constant(&self, names: &[Ident]) -> bool {
         let Key::Expr(expr) = self else { return false };
@@ -220,118 +149,16 @@ impl Key {
     }
 }
 
-/// Checks the texts in branches, which have no placeholders, against the names in other notations.
-fn check_branches(expr: &Expr, names: &[Ident]) -> Result<()> {
-    let inner = [names, &bound(expr)].concat();
+/// Checks the texts of an expression that are the whole key.
+fn check_branches(expr: &Expr, bound: &[Ident], function: Option<&Function>) -> Result<()> {
     branches(expr).into_iter().try_for_each(|end| match literal(end).map(|end| &end.lit) {
-        Some(Lit::Str(text)) => Template::parse(text.clone())?.check_names(&inner, true),
-        _ => check_branches(end, &inner),
+        Some(Lit::Str(text)) => Template::key(text.clone(), function, bound).map(drop),
+        _ => check_branches(end, bound, function),
     })
 }
 
-/// Refuses `<id>` in a text that is a part of an expression, where nothing fills it in: every call
-/// would have the same key.
-fn check_text(tokens: TokenStream) -> Result<()> {
-    check_texts(tokens, false)
-}
-
-/// `are_meant`: these texts are the template of a `LockKey`, or what a `replace` looks for.
-fn check_texts(tokens: TokenStream, are_meant: bool) -> Result<()> {
-    let trees = flat(tokens);
-    for (at, tree) in trees.iter().enumerate() {
-        match tree {
-            TokenTree::Group(group) => {
-                let called = called(&trees[..at]);
-                if called.as_ref().is_some_and(|(how, name)| *how == '!' && name == "concat") {
-                    let first = flat(group.stream()).first().map(TokenTree::span);
-                    check_pieces(&joined(group.stream()), first.unwrap_or_else(|| group.span()))?;
-                }
-                let are_meant = group.delimiter() == Delimiter::Parenthesis
-                    && called.is_some_and(|(how, name)| how != '!' && MEANT.contains(&&*name));
-                check_texts(group.stream(), are_meant)?;
-            }
-            TokenTree::Literal(literal) if !are_meant => {
-                if let Ok(text) = syn::parse2::<LitStr>(literal.to_token_stream()) {
-                    check_pieces(&text.value(), text.span())?;
-                }
-            }
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-/// The methods and functions whose texts have placeholders that are meant as they are.
-const MEANT: [&str; 3] = ["template", "replace", "replacen"];
-
-/// What is called with the group behind these: `!` for a macro, else `.` or `:`, and the name.
-fn called(before: &[TokenTree]) -> Option<(char, String)> {
-    match before {
-        [.., TokenTree::Ident(name), TokenTree::Punct(bang)] if bang.as_char() == '!' => {
-            Some(('!', name.to_string()))
-        }
-        [.., TokenTree::Punct(path), TokenTree::Ident(name)] if ".:".contains(path.as_char()) => {
-            Some((path.as_char(), name.to_string()))
-        }
-        _ => None,
-    }
-}
-
-/// The text of a `concat!` with these arguments. What is known to the compiler alone is `{}` in it.
-fn joined(arguments: TokenStream) -> String {
-    let trees = flat(arguments);
-    let mut text = String::new();
-    for (at, tree) in trees.iter().enumerate() {
-        match tree {
-            TokenTree::Literal(literal) => {
-                let string = syn::parse2::<LitStr>(literal.to_token_stream());
-                text.push_str(&string.map_or_else(|_| literal.to_string(), |text| text.value()));
-            }
-            TokenTree::Group(group) => match called(&trees[..at]) {
-                Some(('!', name)) if name == "concat" => text.push_str(&joined(group.stream())),
-                Some(('!', name)) if name == "stringify" => {
-                    text.push_str(&group.stream().to_string());
-                }
-                _ => text.push_str("{}"),
-            },
-            _ => {}
-        }
-    }
-    text
-}
-
-/// The tokens, with those that a `macro_rules!` was given in place.
-fn flat(tokens: TokenStream) -> Vec<TokenTree> {
-    let mut trees = Vec::new();
-    for tree in tokens {
-        match tree {
-            TokenTree::Group(group) if group.delimiter() == Delimiter::None => {
-                trees.extend(flat(group.stream()));
-            }
-            tree => trees.push(tree),
-        }
-    }
-    trees
-}
-
-fn check_pieces(text: &str, place: Span) -> Result<()> {
-    if roots_in(text).is_empty() {
-        return Ok(());
-    }
-    let formatted = match Template::parse(LitStr::new(text, place)) {
-        // Braces may be those of a `format!` already.
-        Ok(template) if !text.contains('{') => template.formatted(),
-        _ => "format!(\"order:{id}\")".to_owned(),
-    };
-    let message = format!(
-        "{text:?} is text in an expression, where placeholders are not filled in: write the whole \
-         key as one string, as in `key = \"order:<id>\"`, or format the values in, as in \
-         `{formatted}`; text that is meant as it is goes into a constant"
-    );
-    Err(Error::new(place, message))
-}
-
-/// The expressions that may be the value of an `if`, a `match` or a block.
+/// The expressions that may be the value of an `if`, a `match` or a block, or of which a method
+/// without arguments such as `to_string` makes the value.
 fn branches(expr: &Expr) -> Vec<&Expr> {
     fn end(block: &Block) -> Vec<&Expr> {
         match block.stmts.last() {
@@ -339,8 +166,8 @@ fn branches(expr: &Expr) -> Vec<&Expr> {
             _ => Vec::new(),
         }
     }
-    match expr {
-        Expr::Paren(paren) => vec![&*paren.expr],
+    match bare(expr) {
+        Expr::MethodCall(call) if call.args.is_empty() => vec![&*call.receiver],
         Expr::Block(block) => end(&block.block),
         Expr::Unsafe(block) => end(&block.block),
         Expr::If(choice) => {
@@ -350,6 +177,11 @@ fn branches(expr: &Expr) -> Vec<&Expr> {
         Expr::Match(choice) => choice.arms.iter().map(|arm| &*arm.body).collect(),
         _ => Vec::new(),
     }
+}
+
+/// Whether this is `shared("a:<x>")` or `permits("b:<y>", 3)`, which stand in a list of keys.
+fn is_sharing(call: &ExprCall) -> bool {
+    is_path(&call.func, "shared") || is_path(&call.func, "permits")
 }
 
 /// Whether this is another notation for several values.

@@ -5,7 +5,6 @@ pub(crate) mod args;
 pub(crate) mod boxed;
 pub(crate) mod defer;
 pub(crate) mod duration;
-pub(crate) mod faults;
 pub(crate) mod item;
 pub(crate) mod key;
 pub(crate) mod path;

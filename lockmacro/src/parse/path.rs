@@ -33,14 +33,6 @@ pub(crate) fn literal(expr: &Expr) -> Option<&ExprLit> {
     }
 }
 
-/// The variable inside parentheses and behind `&`.
-pub(crate) fn variable(expr: &Expr) -> Option<&Ident> {
-    match bare(expr) {
-        Expr::Path(path) => path.path.get_ident(),
-        _ => None,
-    }
-}
-
 /// Whether an expression only names a value, so that it has no temporary to drop.
 pub(crate) fn is_place(expr: &Expr) -> bool {
     match bare(expr) {
@@ -53,16 +45,7 @@ pub(crate) fn is_place(expr: &Expr) -> bool {
 
 /// Removes the invisible groups around `$k:expr`, `$f:path` or `$r:ty` of a `macro_rules!`, at
 /// every depth. Where that would change the precedence, parentheses are printed.
-pub(crate) fn ungroup(expr: &mut Expr) {
-    Groups.visit_expr_mut(expr);
-}
-
-/// As [`ungroup`].
-pub(crate) fn ungroup_type(ty: &mut Type) {
-    Groups.visit_type_mut(ty);
-}
-
-struct Groups;
+pub(crate) struct Groups;
 
 impl VisitMut for Groups {
     fn visit_expr_mut(&mut self, expr: &mut Expr) {

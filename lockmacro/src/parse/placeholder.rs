@@ -1,9 +1,11 @@
 //! Placeholders: the part of a template between `<` and `>`.
 
-use proc_macro2::{Ident, Span, TokenStream};
+use proc_macro2::{Ident, Span, TokenTree};
+use syn::visit_mut::VisitMut as _;
 use syn::{Error, Expr, Member, Result};
 
-use crate::parse::spans::{respan, without_suggestions};
+use crate::messages;
+use crate::parse::spans::{WithoutSuggestions, respan_with};
 
 /// `<order.id>`: an expression that starts at the function's arguments.
 pub(crate) struct Placeholder {
@@ -18,65 +20,58 @@ pub(crate) struct Placeholder {
 
 impl Placeholder {
     /// Parses the placeholder whose text starts after a `<`. Returns it and the text after its `>`.
-    pub(crate) fn parse(text: &str, column: usize, span: Span) -> Result<(Self, &str)> {
+    ///
+    /// `names` are those of the function's arguments.
+    pub(crate) fn parse<'a>(
+        text: &'a str,
+        column: usize,
+        span: Span,
+        names: &[Ident],
+    ) -> Result<(Self, &'a str)> {
         let fault = |message: String| Err(Error::new(span, message));
         let ends = ends(text);
         let Some(&end) = ends.first().or(text.find('>').as_ref()) else {
-            return fault(format!(
-                "the `<` in column {column} is never closed: write `>`, or `<<` for a literal `<`"
-            ));
+            return fault(messages::never_closed(column));
         };
-        let place = format!("`<{}>` in column {column}", &text[..end]);
-        if text[..end].trim().is_empty() {
-            return fault(format!(
-                "{place} is empty: write an argument's name in it, or `<<` for a literal `<`"
-            ));
-        }
+        let place = |end: usize| format!("`<{}>` in column {column}", &text[..end]);
         // A `>` may also belong to the expression, as in `<id.into::<String>()>`.
         for end in ends {
-            let Some(expr) = parse_expr(&text[..end], span) else { continue };
+            let Some(expr) = parse_expr(&text[..end], span, names) else { continue };
             let Some(roots) = roots(&expr) else { break };
-            let place = format!("`<{}>` in column {column}", &text[..end]);
+            let place = place(end);
             let rest = &text[end + 1..];
             let text = text[..end].trim().to_owned();
             return Ok((Self { expr, roots, text, place }, rest));
         }
-        fault(format!(
-            "{place} is no name, field, index or call: write one such as `<id>`, `<order.id>`, \
-             `<ids[0]>`, `<id.to_lowercase()>` or `<hash(id)>`, or `<<` for a literal `<`"
-        ))
+        fault(messages::no_placeholder(place(end)))
     }
 
-    /// The message for a placeholder that starts at none of `names`, but at `root`. `instead` mends
-    /// a constant.
-    pub(crate) fn unknown_root(&self, root: &Ident, names: &[Ident], instead: &str) -> String {
+    /// The message for a placeholder that starts at none of `names`, but at `root`. `formatted` has
+    /// a constant in place of a key's text.
+    pub(crate) fn unknown_root(
+        &self,
+        root: &Ident,
+        names: &[Ident],
+        formatted: Option<String>,
+    ) -> String {
         let place = &self.place;
         let is_path = matches!(&self.expr, Expr::Path(path) if path.path.segments.len() > 1);
-        if is_path || is_constant(root, names) {
-            return format!(
-                "{place} is no argument of this function: for a constant, write {instead}"
-            );
-        }
-        let mend = if root == "self" {
-            "this function has no `self`; write one of its arguments instead".to_owned()
-        } else if names.is_empty() {
-            format!(
-                "this function has no arguments; add `{root}` to them, or write `<<` for a literal \
-                 `<`"
-            )
-        } else if names.iter().any(|name| name.to_string().starts_with("__arg")) {
+        let is_constant = is_path || is_constant(root, names);
+        match formatted {
+            Some(formatted) if is_constant => {
+                messages::constant(place, format!("`{formatted}` in place of the text"))
+            }
+            None if is_constant => messages::constant(place, "its text in place of it"),
+            _ if names.is_empty() => messages::no_arguments(place, root),
             // `#[async_trait]` destructures an argument that is a pattern inside its async block.
-            "under `#[async_trait]` an argument must have a name of its own to be used here; write \
-             `arg: Type` and take it apart in the body"
-                .to_owned()
-        } else {
-            let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
-            let names = names.join(", ");
-            format!(
-                "`{root}` is no argument of this function, which has {names}: write one of them"
-            )
-        };
-        format!("{place}: {mend}")
+            _ if names.iter().any(|name| name.to_string().starts_with("__arg")) => {
+                messages::no_name_of_its_own(place)
+            }
+            _ => {
+                let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
+                messages::no_such_argument(place, root, names.join(", "))
+            }
+        }
     }
 }
 
@@ -88,7 +83,7 @@ pub(crate) fn roots_in(text: &str) -> Vec<Ident> {
         rest = &rest[open + 1..];
         if let Some(after) = rest.strip_prefix('<') {
             rest = after;
-        } else if let Ok((value, after)) = Placeholder::parse(rest, 0, Span::call_site()) {
+        } else if let Ok((value, after)) = Placeholder::parse(rest, 0, Span::call_site(), &[]) {
             roots.extend(value.roots);
             rest = after;
         }
@@ -98,7 +93,7 @@ pub(crate) fn roots_in(text: &str) -> Vec<Ident> {
 
 /// The names that `<text>` would start at, if it were a placeholder.
 pub(crate) fn roots_of(text: &str) -> Vec<Ident> {
-    match Placeholder::parse(&format!("{text}>"), 0, Span::call_site()) {
+    match Placeholder::parse(&format!("{text}>"), 0, Span::call_site(), &[]) {
         Ok((value, "")) => value.roots,
         _ => Vec::new(),
     }
@@ -119,49 +114,55 @@ fn is_constant(name: &Ident, names: &[Ident]) -> bool {
 fn ends(text: &str) -> Vec<usize> {
     let mut ends = Vec::new();
     let mut open = Vec::new();
-    let mut chars = text.char_indices().peekable();
-    let mut before = ' ';
-    while let Some((at, c)) = chars.next() {
-        let word_before = std::mem::replace(&mut before, c);
-        let word_before = word_before == '_' || word_before.is_alphanumeric();
-        let next = chars.peek().map(|&(_, next)| next);
+    let mut at = 0;
+    while let Some(c) = text[at..].chars().next() {
+        let before = &text[..at];
+        at += c.len_utf8();
         match c {
-            '>' if open.is_empty() => ends.push(at),
+            '>' if open.is_empty() => ends.push(at - 1),
             '(' => open.push(')'),
             '[' => open.push(']'),
             ')' | ']' if open.pop() == Some(c) => {}
-            '"' | '\'' if word_before => return ends,
-            '"' => loop {
-                match chars.next() {
-                    Some((_, '"')) => break,
-                    Some((_, '\\')) => _ = chars.next(),
-                    Some(_) => {}
+            '"' | '\'' if !before.ends_with(|c: char| c == '_' || c.is_alphanumeric()) => {
+                match quoted(&text[at..], c) {
+                    Some(length) => at += length,
                     None => return ends,
                 }
-            },
-            '\'' => {
-                let escaped =
-                    chars.next().is_some_and(|(_, c)| c == '\\') && chars.next().is_some();
-                let closed = chars.next().is_some_and(|(_, c)| c == '\'');
-                if !closed || (!escaped && next == Some('\'')) {
-                    return ends;
-                }
             }
-            '/' if matches!(next, Some('/' | '*')) => return ends,
-            '#' if matches!(next, Some('"' | '#')) => return ends,
-            '_' | '.' | ',' | ':' | '&' | '*' | '+' | '-' | '/' | '%' | '!' | '?' | '=' | '|'
-            | '#' | '<' | '>' | ' ' => {}
-            _ if c.is_alphanumeric() => {}
+            '#' if before.ends_with('r') && text[at..].starts_with(char::is_alphabetic) => {}
+            c if c.is_alphanumeric() || "_.,:&*+-%!?=|<> ".contains(c) => {}
             _ => return ends,
         }
     }
     ends
 }
 
-fn parse_expr(text: &str, span: Span) -> Option<Expr> {
-    let tokens: TokenStream = text.parse().ok()?;
-    let mut expr = syn::parse2(respan(tokens, span)).ok()?;
-    without_suggestions(&mut expr);
+/// The length of a text or of one character up to and with its closing quote.
+fn quoted(rest: &str, quote: char) -> Option<usize> {
+    let mut is_escaped = false;
+    let end = rest.find(|c| {
+        let was_escaped = is_escaped;
+        is_escaped = c == '\\' && !was_escaped;
+        c == quote && !was_escaped
+    })?;
+    let is_one = match rest[..end].strip_prefix('\\') {
+        Some(escaped) => escaped.chars().count() == 1,
+        None => rest[..end].chars().count() == 1,
+    };
+    (quote == '"' || is_one).then_some(end + 1)
+}
+
+/// Names mean the function's arguments, also where the text and the function come from different
+/// sides of a `macro_rules!`: nobody expects hygiene inside a string.
+fn parse_expr(text: &str, span: Span, names: &[Ident]) -> Option<Expr> {
+    let argument = |tree: &TokenTree| match tree {
+        TokenTree::Ident(name) => names.iter().find(|argument| *argument == name),
+        _ => None,
+    };
+    let span_of =
+        |tree: &_| argument(tree).map_or(span, |argument| span.resolved_at(argument.span()));
+    let mut expr = syn::parse2(respan_with(text.parse().ok()?, &span_of)).ok()?;
+    WithoutSuggestions.visit_expr_mut(&mut expr);
     Some(expr)
 }
 

@@ -3,12 +3,13 @@
 use quote::ToTokens as _;
 use syn::{Error, Expr, ExprPath, Path, Result};
 
-use crate::fix::names::{advice, example};
 use crate::fix::slips::{near, word};
+use crate::messages;
+use crate::messages::names::{advice, example};
 use crate::parse::defer::Defer;
+use crate::parse::item::Function;
 use crate::parse::path::is_path;
 use crate::parse::reuse::Reuse;
-use crate::parse::template::Template;
 
 /// The policy for a lock that another holder has.
 #[derive(Default)]
@@ -22,9 +23,9 @@ pub(crate) enum OnBusy {
 }
 
 impl OnBusy {
-    /// The text by which calls are told apart that want the same value.
-    pub(crate) fn same(&self) -> Option<&Template> {
-        if let OnBusy::Reuse(reuse) = self { reuse.same.as_ref() } else { None }
+    /// The settings of `reuse`.
+    pub(crate) fn reuse(&self) -> Option<&Reuse> {
+        if let OnBusy::Reuse(reuse) = self { Some(reuse) } else { None }
     }
 
     /// The attribute's word.
@@ -48,7 +49,7 @@ pub(crate) enum AfterLoss {
     Recover(ExprPath),
 }
 
-pub(crate) fn on_busy(value: Expr) -> Result<OnBusy> {
+pub(crate) fn on_busy(value: Expr, function: Option<&Function>) -> Result<OnBusy> {
     let message = match &value {
         _ if is_path(&value, "error") => return Ok(OnBusy::Error),
         _ if is_path(&value, "skip") => return Ok(OnBusy::Skip),
@@ -56,43 +57,34 @@ pub(crate) fn on_busy(value: Expr) -> Result<OnBusy> {
             Some(Expr::Path(path)) if call.args.len() == 1 && path.qself.is_none() => {
                 return Ok(OnBusy::Fallback(path.path.clone()));
             }
-            _ => {
-                "`fallback` takes the path of one function with the same arguments: write \
-                 `on_busy = fallback(later)`, or `fallback(Self::later)` for a method"
-            }
+            _ => messages::FALLBACK.to_owned(),
         },
         Expr::Call(call) if is_path(&call.func, "defer") => {
-            return Defer::parse(call.clone()).map(OnBusy::Defer);
+            return Defer::parse(call).map(OnBusy::Defer);
         }
-        Expr::Call(call) if is_path(&call.func, "reuse") => {
-            return Reuse::parse(call.clone()).map(OnBusy::Reuse);
+        Expr::Call(call) if is_path(&call.func, "reuse") && !call.args.is_empty() => {
+            return Reuse::parse(&value, call.args.iter(), function).map(OnBusy::Reuse);
         }
-        _ if is_path(&value, "reuse") => return Reuse::alone(&value).map(OnBusy::Reuse),
-        _ if is_path(&value, "defer") => {
-            "`defer` says after how long the call is tried again: write `on_busy = defer(\"30s\")`"
+        _ if is_path(&value, "reuse") => {
+            return Reuse::parse(&value, [], function).map(OnBusy::Reuse);
         }
-        other => &busy_meant(other).unwrap_or_else(|| {
-            "unknown policy: write `on_busy = error`, `on_busy = skip`, `on_busy = \
-             fallback(path)`, `on_busy = defer(\"30s\")` or `on_busy = reuse`"
-                .to_owned()
-        }),
+        _ if is_path(&value, "defer") => messages::DEFER_DELAY.to_owned(),
+        other => busy_meant(other),
     };
     Err(Error::new_spanned(&value, message))
 }
 
-/// The mend for another value of `on_busy`, if it has a word in it that is known.
-fn busy_meant(value: &Expr) -> Option<String> {
+/// The message for another value of `on_busy`.
+fn busy_meant(value: &Expr) -> String {
     let policies = ["error", "skip", "fallback(path)", "defer(\"30s\")", "reuse"];
     if let Some(near) = near(value, "on_busy", &policies) {
-        return Some(near);
+        return near;
     }
-    let word = word(value)?;
-    if let Some(example) = example(&word) {
-        return Some(format!("`{word}` is an argument: write `{example}` in place of `on_busy`"));
-    }
-    match advice(&word)? {
-        (Some("on_busy" | "wait"), advice) => Some(format!("unknown policy `{word}`: {advice}")),
-        _ => None,
+    let word = word(value);
+    match (example(&word), advice(&word)) {
+        (Some(example), _) => messages::argument_as_value(word, example),
+        (None, Some(advice)) => messages::unknown_policy(word, advice),
+        (None, None) => messages::ON_BUSY.to_owned(),
     }
 }
 
@@ -103,14 +95,9 @@ pub(crate) fn on_lost(value: Expr) -> Result<AfterLoss> {
         _ if is_path(&value, "finish") => return Ok(AfterLoss::Finish),
         (Expr::Path(path), None) => return Ok(AfterLoss::Recover(path.clone())),
         (Expr::Path(path), Some(near)) if path.path.get_ident().is_some() => {
-            let own = path.to_token_stream();
-            format!("{near} For a function of this name, write `self::{own}`")
+            messages::or_own_function(near, path.to_token_stream())
         }
-        (_, Some(near)) => near,
-        (_, None) => "unknown policy: write `on_lost = cancel`, `on_lost = error` or `on_lost = \
-                      finish`, or the path of a function that gets the `Lost` and the body's \
-                      value, as in `on_lost = rollback` or `on_lost = Self::rollback`"
-            .to_owned(),
+        (_, near) => near.unwrap_or_else(|| messages::ON_LOST.to_owned()),
     };
     Err(Error::new_spanned(value, message))
 }
@@ -120,10 +107,6 @@ pub(crate) fn release(value: Expr) -> Result<bool> {
     if is_path(&value, "background") {
         return Ok(true);
     }
-    let message = near(&value, "release", &["background"]).unwrap_or_else(|| {
-        "unknown release: write `release = background`, so that the value does not wait for the \
-         release, or remove `release`, so that it does"
-            .to_owned()
-    });
-    Err(Error::new_spanned(value, message))
+    let near = near(&value, "release", &["background"]);
+    Err(Error::new_spanned(value, near.unwrap_or_else(|| messages::RELEASE.to_owned())))
 }

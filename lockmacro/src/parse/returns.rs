@@ -1,13 +1,15 @@
 //! Return types: those whose work starts later are refused.
 
+use quote::{ToTokens as _, format_ident};
 use syn::spanned::Spanned as _;
 use syn::visit::Visit;
 use syn::visit_mut::VisitMut;
 use syn::{Error, GenericArgument, ParenthesizedGenericArguments, Path, PathArguments};
 use syn::{Result, TraitBound, Type, TypeFnPtr};
 
+use crate::messages;
 use crate::parse::boxed::{named, type_argument};
-use crate::parse::path::is_owned;
+use crate::parse::path::{is_owned, mentions};
 
 /// Refuses types whose work continues after the function has returned, without the lock: traits
 /// with names such as `TryStream`, boxes with names such as `BoxFuture`, and handles of tasks. The
@@ -19,30 +21,19 @@ pub(crate) fn check(output: &Type) -> Result<()> {
             let Some(segment) = path.segments.last() else { return };
             let name = segment.ident.to_string();
             let is_box = name.starts_with("Box") || name.starts_with("LocalBox");
-            let is_lazy = |end| is_trait != is_box && name.ends_with(end);
-            let is_task = !is_trait && ["JoinHandle", "JoinSet", "AbortHandle"].contains(&&*name);
-            let mend = if is_lazy("Future") {
-                "write an `async fn` that returns the future's output"
-            } else if is_lazy("Stream") {
-                "collect the items in the body and return a `Vec`, or lock the function that reads \
-                 the stream"
-            } else if is_lazy("Iterator") {
-                "collect the items in the body and return a `Vec`"
-            } else if is_task {
-                "await the task in the body and return what it gives, or lock the function that \
-                 runs in the task"
-            } else {
-                return;
+            let is_task = ["JoinHandle", "JoinSet", "AbortHandle"].contains(&&*name);
+            let instead = [
+                ("Future", messages::INSTEAD_OF_FUTURE),
+                ("Stream", messages::INSTEAD_OF_STREAM),
+                ("Iterator", messages::INSTEAD_OF_ITERATOR),
+            ];
+            let lazy = instead.iter().find(|(kind, _)| is_trait != is_box && name.ends_with(kind));
+            let message = match lazy {
+                Some((_, instead)) => messages::lazy(name, instead),
+                None if is_task && !is_trait => messages::task(name),
+                None => return,
             };
-            let what = if is_task {
-                format!("the task of this `{name}` goes on without the lock")
-            } else {
-                format!(
-                    "the work of this `{name}` starts after the function has returned, when the \
-                     lock would be gone"
-                )
-            };
-            self.0.get_or_insert(Error::new(segment.span(), format!("{what}: {mend}")));
+            self.0.get_or_insert(Error::new(segment.span(), message));
         }
     }
     impl<'ast> Visit<'ast> for Lazy {
@@ -64,9 +55,7 @@ pub(crate) fn check(output: &Type) -> Result<()> {
     }
 
     if let Type::Never(never) = output {
-        let message = "a function that never returns would never release its lock: \
-                       return a `Result` and lock one round of the work";
-        return Err(Error::new(never.span(), message));
+        return Err(Error::new(never.span(), messages::NEVER_RETURNS));
     }
     let mut lazy = Lazy(None);
     lazy.visit_type(output);
@@ -79,23 +68,14 @@ pub(crate) fn check(output: &Type) -> Result<()> {
 ///
 /// Output: `Result<(), E>`
 pub(crate) fn without_erased_value(output: &Type) -> Type {
-    struct Erased(bool);
-    impl<'ast> Visit<'ast> for Erased {
-        fn visit_type_infer(&mut self, _: &'ast syn::TypeInfer) {
-            self.0 = true;
-        }
-    }
     let mut output = output.clone();
     if let Type::Path(path) = &mut output
         && let Some(last) = path.path.segments.last_mut()
         && let PathArguments::AngleBracketed(arguments) = &mut last.arguments
         && let Some(GenericArgument::Type(value)) = arguments.args.first_mut()
+        && mentions(value.to_token_stream(), &format_ident!("_"))
     {
-        let mut erased = Erased(false);
-        erased.visit_type(value);
-        if erased.0 {
-            *value = syn::parse_quote_spanned!(value.span()=> ());
-        }
+        *value = syn::parse_quote_spanned!(value.span()=> ());
     }
     output
 }

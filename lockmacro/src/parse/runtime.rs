@@ -8,7 +8,11 @@ use quote::{ToTokens, quote_spanned};
 use syn::spanned::Spanned as _;
 use syn::{Error, Path, Result, parse_quote_spanned};
 
+use crate::messages;
+
 const PACKAGE: &str = "lockmacro-runtime";
+/// The package's name in a path.
+const NAME: &str = "lockmacro_runtime";
 const ATTRIBUTE: &str = "lockmacro";
 
 /// The path of the runtime.
@@ -26,13 +30,18 @@ impl Runtime {
             return Ok(Self { path: path.clone(), is_checked: true });
         }
         match in_manifest() {
-            Found::ByItsName | Found::As(_) => Ok(Self { path: path(site), is_checked: false }),
+            Found::As(name) => Ok(Self { path: path(&name, site), is_checked: false }),
             Found::Elsewhere => {
                 let attribute = Span::mixed_site();
                 let path = parse_quote_spanned!(attribute=> lockmacro_runtime);
                 Ok(Self { path: private(path), is_checked: true })
             }
-            Found::Missing => Err(Error::new(Span::call_site(), missing())),
+            Found::Missing => {
+                let version =
+                    concat!(env!("CARGO_PKG_VERSION_MAJOR"), ".", env!("CARGO_PKG_VERSION_MINOR"));
+                let message = messages::missing_runtime(PACKAGE, version);
+                Err(Error::new(Span::call_site(), message))
+            }
         }
     }
 
@@ -58,32 +67,23 @@ pub(crate) fn private(path: Path) -> Path {
     parse_quote_spanned!(path.span()=> #path::__private)
 }
 
-/// `::lockmacro_runtime`, or the runtime's name in Cargo.toml.
-pub(crate) fn path(site: Span) -> Path {
+/// The runtime where the attribute is on no function.
+pub(crate) fn anywhere(site: Span) -> Path {
     match in_manifest() {
-        Found::As(name) => {
-            let name = Ident::new(&name, site);
-            parse_quote_spanned!(site=> ::#name)
-        }
-        Found::ByItsName | Found::Elsewhere | Found::Missing => {
-            parse_quote_spanned!(site=> ::lockmacro_runtime)
-        }
+        Found::As(name) => path(&name, site),
+        Found::Elsewhere | Found::Missing => path(NAME, site),
     }
 }
 
-fn missing() -> String {
-    let version = concat!(env!("CARGO_PKG_VERSION_MAJOR"), ".", env!("CARGO_PKG_VERSION_MINOR"));
-    format!(
-        "the attribute needs the crate `{PACKAGE}`, which is not in this package's Cargo.toml: add \
-         `{PACKAGE} = \"{version}\"` to its `[dependencies]`, or write `crate = path` with the \
-         path under which another crate re-exports it"
-    )
+fn path(name: &str, site: Span) -> Path {
+    let name = Ident::new(name, site);
+    parse_quote_spanned!(site=> ::#name)
 }
 
 /// The runtime in a Cargo.toml.
 #[derive(Debug, PartialEq)]
 enum Found {
-    ByItsName,
+    /// Under this name, or probably so.
     As(String),
     /// The package depends neither on the runtime nor on the attribute's crate: another crate
     /// re-exports the attribute, and with it perhaps the runtime.
@@ -96,7 +96,7 @@ fn in_manifest() -> Found {
     let folder = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     // A manifest that cannot be read is no mistake: other build tools have none.
     let manifest = folder.and_then(|folder| fs::read_to_string(folder.join("Cargo.toml")).ok());
-    manifest.map_or(Found::ByItsName, |manifest| found(&manifest))
+    manifest.map_or_else(|| Found::As(NAME.to_owned()), |manifest| found(&manifest))
 }
 
 /// Looks for the one line `name = { package = "lockmacro-runtime", .. }`. Where the name is
@@ -127,7 +127,7 @@ fn found(manifest: &str) -> Found {
         {
             Found::As(name.clone())
         }
-        _ => Found::ByItsName,
+        _ => Found::As(NAME.to_owned()),
     }
 }
 
@@ -166,7 +166,7 @@ mod tests {
             "[dependencies.locks]\nversion = \"0.1\"\npackage = \"lockmacro-runtime\"",
             "[package]\nname = \"lockmacro_runtime\"",
         ] {
-            assert_eq!(found(manifest), Found::ByItsName, "{manifest}");
+            assert_eq!(found(manifest), Found::As(NAME.to_owned()), "{manifest}");
         }
     }
 

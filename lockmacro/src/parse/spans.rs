@@ -2,15 +2,23 @@
 
 use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
 use syn::visit_mut::{self, VisitMut};
-use syn::{Expr, ExprMethodCall, Member, Path};
+use syn::{ExprMethodCall, Member, Path};
 
 /// Gives tokens the literal's span, so that errors show it and names mean what they mean there.
 pub(crate) fn respan(tokens: TokenStream, span: Span) -> TokenStream {
+    respan_with(tokens, &|_| span)
+}
+
+/// Gives tokens the span that `span_of` has for each.
+pub(crate) fn respan_with(
+    tokens: TokenStream,
+    span_of: &dyn Fn(&TokenTree) -> Span,
+) -> TokenStream {
     let respan_tree = |mut tree: TokenTree| {
         if let TokenTree::Group(group) = &mut tree {
-            *group = Group::new(group.delimiter(), respan(group.stream(), span));
+            *group = Group::new(group.delimiter(), respan_with(group.stream(), span_of));
         }
-        tree.set_span(span);
+        tree.set_span(span_of(&tree));
         tree
     };
     tokens.into_iter().map(respan_tree).collect()
@@ -20,13 +28,9 @@ pub(crate) fn respan(tokens: TokenStream, span: Span) -> TokenStream {
 ///
 /// The compiler suggests no similar name for them then. It would suggest to write that name in
 /// place of the whole literal.
-pub(crate) fn without_suggestions(expr: &mut Expr) {
-    Members.visit_expr_mut(expr);
-}
+pub(crate) struct WithoutSuggestions;
 
-struct Members;
-
-impl Members {
+impl WithoutSuggestions {
     fn visit_name(name: &mut Ident) {
         // A keyword of this macro's edition, and a name in older ones.
         if name != "gen" {
@@ -35,7 +39,7 @@ impl Members {
     }
 }
 
-impl VisitMut for Members {
+impl VisitMut for WithoutSuggestions {
     fn visit_member_mut(&mut self, member: &mut Member) {
         if let Member::Named(name) = member {
             Self::visit_name(name);

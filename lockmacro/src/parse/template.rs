@@ -1,16 +1,13 @@
 //! Templates: `"order:<id>"` split into literals and values.
 
 use proc_macro2::Ident;
-use syn::visit_mut::{self, VisitMut};
-use syn::{Error, Expr, ExprPath, LitStr, Result};
+use syn::{Error, Expr, LitStr, Result};
 
 use crate::fix::literal;
+use crate::messages;
+use crate::parse::item::Function;
 use crate::parse::placeholder::{Placeholder, roots_in};
 
-/// The longest key, in bytes, the same as in the runtime.
-const KEY_MAX: usize = 1024;
-/// The longest note, in bytes, the same as in the runtime.
-const NOTE_MAX: usize = 64;
 /// The runtime's own keys start with this.
 const RESERVED: &str = "lm1:";
 
@@ -27,7 +24,36 @@ pub(crate) enum Part {
 }
 
 impl Template {
-    pub(crate) fn parse(literal: LitStr) -> Result<Self> {
+    /// Reads a text whose placeholders are those of `function`, if it could be read itself.
+    pub(crate) fn text(literal: LitStr, function: Option<&Function>) -> Result<Self> {
+        Self::of(literal, function, &[], false)
+    }
+
+    /// Reads a key, which differs wherever its values differ. `bound` are names of an expression
+    /// around it.
+    pub(crate) fn key(
+        literal: LitStr,
+        function: Option<&Function>,
+        bound: &[Ident],
+    ) -> Result<Self> {
+        let key = Self::of(literal, function, bound, true)?;
+        key.check_key().map(|()| key)
+    }
+
+    fn of(
+        literal: LitStr,
+        function: Option<&Function>,
+        bound: &[Ident],
+        is_key: bool,
+    ) -> Result<Self> {
+        let Some(function) = function else { return Self::parse(literal, &[]) };
+        let names = [&function.template_names(), bound].concat();
+        let template = Self::parse(literal, &names)?;
+        template.check_names(&names, is_key).map(|()| template)
+    }
+
+    /// Reads any text.
+    pub(crate) fn parse(literal: LitStr, names: &[Ident]) -> Result<Self> {
         let text = literal.value();
         let mut parts = Vec::new();
         let mut plain = String::new();
@@ -41,7 +67,7 @@ impl Template {
                 continue;
             }
             let column = text[..text.len() - rest.len()].chars().count();
-            let (value, after) = Placeholder::parse(rest, column, literal.span())?;
+            let (value, after) = Placeholder::parse(rest, column, literal.span(), names)?;
             if !plain.is_empty() {
                 parts.push(Part::Literal(std::mem::take(&mut plain)));
             }
@@ -71,101 +97,30 @@ impl Template {
         }
     }
 
-    /// Binds each name to the function's argument, also where the string and the function come from
-    /// different sides of a `macro_rules!`: nobody expects hygiene inside a string.
-    pub(crate) fn bind(&mut self, names: &[Ident]) {
-        struct Binder<'a>(&'a [Ident]);
-        impl VisitMut for Binder<'_> {
-            fn visit_expr_path_mut(&mut self, path: &mut ExprPath) {
-                if let Some(name) = path.path.get_ident()
-                    && let Some(argument) = self.0.iter().find(|argument| *argument == name)
-                    && let Some(segment) = path.path.segments.first_mut()
-                {
-                    let there = segment.ident.span().resolved_at(argument.span());
-                    segment.ident.set_span(there);
-                }
-                visit_mut::visit_expr_path_mut(self, path);
-            }
-        }
-        for part in &mut self.parts {
-            if let Part::Value(value) = part {
-                Binder(names).visit_expr_mut(&mut value.expr);
-            }
-        }
-    }
-
     /// Checks that different values never make the same key.
-    pub(crate) fn check_key(&self) -> Result<()> {
+    fn check_key(&self) -> Result<()> {
         let text = self.literal.value();
         if text.trim().is_empty() {
-            return self.fault("the key is empty: write one such as \"order:<id>\"");
+            return self.fault(messages::KEY_IS_EMPTY);
         }
         if text.trim() != text {
-            return self.fault(format!(
-                "the key starts or ends with a blank, which is a part of it: write {:?}",
-                text.trim()
-            ));
+            return self.fault(messages::key_has_blanks(format!("{:?}", text.trim())));
         }
-        if let Some(Part::Literal(text)) = self.parts.first()
-            && text.starts_with(RESERVED)
-        {
-            return self.fault(format!(
-                "keys that start with `{RESERVED}` are reserved: start it with a word of your own"
-            ));
+        if text.starts_with(RESERVED) {
+            return self.fault(messages::key_is_reserved(RESERVED));
         }
         for pair in self.parts.windows(2) {
             match pair {
                 [Part::Value(one), Part::Value(other)] => {
-                    return self.fault(format!(
-                        "{} touches the placeholder before it, so that different values could give \
-                         the same key: write a separator between them, as in \"<{}>:<{}>\"",
-                        other.place, one.text, other.text
-                    ));
+                    return self.fault(messages::adjacent(&other.place, &one.text, &other.text));
                 }
                 [Part::Value(value), Part::Literal(text)] if text.starts_with('%') => {
-                    return self.fault(format!(
-                        "a `%` right after {} could be taken for a part of the value: \
-                         write another character between them, such as `:`",
-                        value.place
-                    ));
+                    return self.fault(messages::percent(&value.place));
                 }
                 _ => {}
             }
         }
-        for part in &self.parts {
-            if let Part::Literal(text) = part
-                && let Some(mistake) = literal::numbered(text)
-            {
-                return self.fault(mistake + &self.or_itself());
-            }
-        }
-        let length = self.shortest();
-        if length > KEY_MAX {
-            return self.fault(format!(
-                "this key has {length} bytes or more and {KEY_MAX} are allowed: write a shorter one"
-            ));
-        }
         Ok(())
-    }
-
-    /// Checks that not every call has a note that is cut.
-    pub(crate) fn check_note(&self) -> Result<()> {
-        let length = self.shortest();
-        if length > NOTE_MAX {
-            return self.fault(format!(
-                "this note has {length} bytes or more, and {NOTE_MAX} are kept: write a shorter one"
-            ));
-        }
-        Ok(())
-    }
-
-    /// The length with the shortest values, in bytes.
-    fn shortest(&self) -> usize {
-        let length = self.parts.iter().map(|part| match part {
-            Part::Literal(text) => text.len(),
-            Part::Value(_) => 1,
-        });
-        length.sum()
     }
 
     /// The expression that makes the same text: `format!("order:{id}")` for `order:<id>`.
@@ -174,8 +129,10 @@ impl Template {
         let mut values = String::new();
         for part in &self.parts {
             match part {
-                Part::Literal(text) => format.push_str(&text.replace('{', "{{").replace('}', "}}")),
-                Part::Value(value) if is_name(&value.expr) => {
+                Part::Literal(text) => format.push_str(&escaped(text)),
+                Part::Value(value)
+                    if value.text.chars().all(|c| c.is_alphanumeric() || c == '_') =>
+                {
                     format.push_str(&format!("{{{}}}", value.text));
                 }
                 Part::Value(value) => {
@@ -187,36 +144,22 @@ impl Template {
         format!("format!({format:?}{values})")
     }
 
-    /// Checks that what calls have in common is made of their arguments.
-    pub(crate) fn check_same(&self, names: &[Ident]) -> Result<()> {
-        self.check_names(names, false)?;
-        if self.as_plain().is_some() {
-            return self.fault(
-                "without a placeholder this is the same in all calls, and refuses none: write \
-                 what a repeated call has in common with the first one, as in `same = \"<amount>\"`",
-            );
-        }
-        Ok(())
-    }
-
     /// Checks that every value starts at one of `names`, and that no literal was meant as a value.
     /// Only a key may be an expression.
-    pub(crate) fn check_names(&self, names: &[Ident], is_key: bool) -> Result<()> {
+    fn check_names(&self, names: &[Ident], is_key: bool) -> Result<()> {
+        let is_whole_key = is_key && self.parts.len() == 1;
         for part in &self.parts {
             match part {
                 Part::Value(value) => {
                     if let Some(root) = value.roots.iter().find(|root| !names.contains(root)) {
-                        let instead = if is_key {
-                            format!("`{}` in place of the text", self.formatted())
-                        } else {
-                            "its text in place of it".to_owned()
-                        };
-                        return self.fault(value.unknown_root(root, names, &instead));
+                        let formatted = is_key.then(|| self.formatted());
+                        return self.fault(value.unknown_root(root, names, formatted));
                     }
                 }
                 Part::Literal(text) => {
-                    let is_whole_key = is_key && self.parts.len() == 1;
-                    if let Some(mistake) = literal::mistake(text, names, is_whole_key) {
+                    let numbered = is_key.then(|| literal::numbered(text, is_whole_key)).flatten();
+                    let mistake = || literal::mistake(text, names, is_whole_key);
+                    if let Some(mistake) = numbered.or_else(mistake) {
                         let or_itself = if is_key { self.or_itself() } else { String::new() };
                         return self.fault(mistake + &or_itself);
                     }
@@ -226,15 +169,14 @@ impl Template {
         Ok(())
     }
 
-    /// The mend for a key whose literal text is meant as it is.
+    /// The fix for a key whose literal text is meant as it is.
     fn or_itself(&self) -> String {
-        let itself = match self.as_plain() {
+        match self.as_plain() {
             // An expression has no placeholders either.
-            Some(text) if !roots_in(text).is_empty() => return String::new(),
-            Some(text) => format!("String::from({text:?})"),
-            None => self.formatted(),
-        };
-        format!(", or `{itself}` for the text itself")
+            Some(text) if !roots_in(text).is_empty() => String::new(),
+            Some(text) => messages::or_itself(format!("String::from({text:?})")),
+            None => messages::or_itself(self.formatted()),
+        }
     }
 
     fn fault<T>(&self, message: impl std::fmt::Display) -> Result<T> {
@@ -242,7 +184,7 @@ impl Template {
     }
 }
 
-/// Whether a format may have the expression in its braces.
-fn is_name(expr: &Expr) -> bool {
-    matches!(expr, Expr::Path(path) if path.path.get_ident().is_some())
+/// Literal text as it is written in a format.
+pub(crate) fn escaped(text: &str) -> String {
+    text.replace('{', "{{").replace('}', "}}")
 }

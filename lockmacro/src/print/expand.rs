@@ -3,6 +3,7 @@
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{ToTokens as _, quote, quote_spanned};
 use syn::ext::IdentExt as _;
+use syn::parse::{ParseStream, Parser as _};
 use syn::spanned::Spanned as _;
 use syn::{ExprPath, Path, Result, Safety};
 
@@ -33,14 +34,14 @@ pub(crate) fn attribute(args: TokenStream, item: TokenStream) -> TokenStream {
 }
 
 fn expand(args: TokenStream, item: TokenStream) -> Result<TokenStream> {
-    let mut args: Args = syn::parse2(args)?;
-    let function = check::check(&mut args, syn::parse2(item))?;
+    let function = syn::parse2(item);
+    let read = |input: ParseStream| Args::parse(input, function.as_ref().ok());
+    let args = read.parse2(args)?;
+    let function = check::check(&args, function)?;
     let printer = Printer::new(&args, &function)?;
     let mut tokens = function.with_body(printer.locked()?);
     if let OnBusy::Defer(defer) = &args.on_busy {
-        let name = printer.name();
-        let time = |time: &_| printer.time(time);
-        tokens.extend(defer.beside(&function, &printer.runtime, &name, time)?);
+        tokens.extend(printer.beside(defer)?);
     }
     Ok(tokens)
 }
@@ -186,8 +187,8 @@ impl<'a> Printer<'a> {
     /// Output: `let superseded = …; if let Err(error) = superseded { return … }`
     fn superseded(&self) -> Option<TokenStream> {
         let OnBusy::Defer(defer) = &self.args.on_busy else { return None };
-        let managers = (self.manager_first(), self.manager());
-        let superseded = defer.superseded(self.function, managers, self.site)?;
+        let lock = quote_spanned!(self.site=> &__lock);
+        let superseded = defer.latest.then(|| self.call("supersede", &self.deferred(), &lock))?;
         let failed = self.failure(&quote_spanned!(self.site=> __error));
         Some(quote_spanned! {self.site=>
             let __superseded = #superseded;
@@ -240,11 +241,7 @@ impl<'a> Printer<'a> {
         let instead = match &self.args.on_busy {
             OnBusy::Error | OnBusy::Skip | OnBusy::Reuse(_) => None,
             OnBusy::Fallback(path) => Some(self.fallback(path)?),
-            OnBusy::Defer(defer) => {
-                let managers = (self.manager_first(), self.manager());
-                let later = defer.later(self.function, managers, site)?;
-                Some(self.failure(&later))
-            }
+            OnBusy::Defer(_) => Some(self.failure(&self.later()?)),
         };
         let busy = instead.map(|instead| {
             let condition = quote_spanned!(site=> if __error.is_busy());
@@ -319,7 +316,12 @@ impl<'a> Printer<'a> {
     }
 
     /// Output: `lock.run(argument).await`, or `lock.run_blocking(argument)` in a sync function
-    fn call(&self, method: &str, lock: &TokenStream, argument: &TokenStream) -> TokenStream {
+    pub(crate) fn call(
+        &self,
+        method: &str,
+        lock: &TokenStream,
+        argument: &TokenStream,
+    ) -> TokenStream {
         let ending = if self.is_async { "" } else { "_blocking" };
         let method = Ident::new(&format!("{method}{ending}"), self.site);
         let suffix = self.is_async.then(|| quote_spanned!(self.site=> .await));
@@ -341,7 +343,7 @@ impl<'a> Printer<'a> {
 
     /// Whether an expression outside of the body may move an argument, or a part of it.
     fn takes(&self, name: &Ident) -> bool {
-        self.args.taking().into_iter().any(|expr| mentions(expr.to_token_stream(), name))
+        self.args.takes(name)
     }
 
     /// Whether an argument of the function is used outside of the body.

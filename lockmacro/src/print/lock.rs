@@ -11,7 +11,7 @@ use crate::parse::key::Key;
 use crate::parse::policy::{AfterLoss, OnBusy};
 use crate::parse::sharing::Sharing;
 use crate::parse::spans::respan;
-use crate::parse::template::{Part, Template};
+use crate::parse::template::{Part, Template, escaped};
 use crate::print::expand::Printer;
 
 /// The value of a method without one.
@@ -26,8 +26,14 @@ impl Printer<'_> {
         let name = self.name();
         let message = args.message.as_ref().and_then(Template::as_plain);
         let message = message.map(|message| self.set("message", "message", message));
-        let note = args.holder_note.as_ref().map(|note| self.note(note));
-        let note = note.map(|note| self.set("holder_note", "holder_note", note));
+        let note = args.holder_note.as_ref().map(|note| match note.as_plain() {
+            Some(text) => self.set("holder_note", "holder_note", text),
+            // A macro, because the temporaries of `format_args!` would live until the body ends.
+            None => {
+                let note = self.formatted(&quote_spanned!(self.site=> ::std::format), note);
+                self.set("holder_note", "holder_note", note)
+            }
+        });
         let manager = self.manager().map(|manager| self.set("manager", "manager", manager));
         quote_spanned!(self.site=> #lock #lease.name(#name) #message #note #manager)
     }
@@ -224,15 +230,6 @@ impl Printer<'_> {
         quote_spanned!(site=> #runtime::LockKey::template(#text) #(#parts)*)
     }
 
-    /// Output: `"nightly"`, or `format!("{}", user.name)`
-    fn note(&self, template: &Template) -> TokenStream {
-        match template.as_plain() {
-            Some(text) => quote_spanned!(self.site=> #text),
-            // A macro, because the temporaries of `format_args!` would live until the body ends.
-            None => self.formatted(&quote_spanned!(self.site=> ::std::format), template),
-        }
-    }
-
     /// Output: `format_args!("order {} is being audited", id)`
     pub(crate) fn message(&self, template: &Template) -> TokenStream {
         self.formatted(&quote_spanned!(self.site=> ::core::format_args), template)
@@ -243,7 +240,7 @@ impl Printer<'_> {
         let mut format = String::new();
         for part in &template.parts {
             match part {
-                Part::Literal(text) => format.push_str(&text.replace('{', "{{").replace('}', "}}")),
+                Part::Literal(text) => format.push_str(&escaped(text)),
                 Part::Value(_) => format.push_str("{}"),
             }
         }

@@ -11,7 +11,7 @@ use crate::parse::runtime;
 /// there. Other compilers refuse the attribute before they reach this error.
 pub(crate) fn as_it_was(item: &TokenStream) -> Option<TokenStream> {
     let statements = Block::parse_within.parse2(item.clone()).ok()?;
-    let runtime = runtime::path(Span::call_site());
+    let runtime = runtime::anywhere(Span::call_site());
     let error = quote!(#runtime::__private::misplaced::<()>(););
     match statements.as_slice() {
         [Stmt::Expr(_, None)] => Some(quote!({ #error #item })),

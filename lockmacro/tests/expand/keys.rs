@@ -174,6 +174,8 @@ fn text_for_an_argument_inside_of_an_expression_is_refused() {
         r#"concat!("list<", "<id>")"#,
         r#"concat!(concat!("order:<", "id"), ">")"#,
         r#"concat!("order:<", stringify!(id), ">")"#,
+        r#"stringify!(order:<id>)"#,
+        r#"stringify!(order:<id>).to_lowercase()"#,
     ]
     .map(tokens)
     {
@@ -183,6 +185,22 @@ fn text_for_an_argument_inside_of_an_expression_is_refused() {
             "{text}: {error}"
         );
     }
+}
+
+#[test]
+fn a_text_that_a_method_makes_the_key_of_has_the_mistakes_of_a_key() {
+    for method in ["to_string", "to_owned", "into", "to_lowercase"].map(tokens) {
+        for text in ["order:{id}", "order:{}", "order:$id", "order:'id'", "order:%s", "order:?"] {
+            let error = key(quote!(#text.#method())).unwrap_err();
+            assert!(error.contains("is literal text here"), "{text}: {error}");
+            assert!(key(quote!(if id > 1 { #text.#method() } else { order() })).is_err(), "{text}");
+            assert!(key(quote!(&(#text.#method().#method()))).is_err(), "{text}");
+        }
+        assert!(key(quote!("order:audit".#method())).is_ok(), "{method}");
+        assert!(key(quote!((7).#method())).is_ok(), "{method}");
+    }
+    assert!(key(quote!(String::from("order:{id}"))).is_ok());
+    assert!(key(quote!("order:{id}".replace("{id}", &id.to_string()).to_lowercase())).is_ok());
 }
 
 #[test]

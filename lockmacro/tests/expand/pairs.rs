@@ -7,7 +7,7 @@ use std::path::Path;
 use proc_macro2::TokenStream;
 use quote::quote;
 
-use crate::fix::names::KNOWN;
+use crate::messages::names::KNOWN;
 use crate::print::expand::attribute;
 
 /// The forms of every argument, each under the name of its row.

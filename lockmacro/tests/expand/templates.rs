@@ -110,9 +110,6 @@ fn keys_that_could_be_mistaken_for_others_are_refused() {
     is_refused("lm1:x", "`lm1:` are reserved");
     is_refused("<id><order>", "`<order>` in column 5 touches the placeholder before it");
     is_refused("<id>%", "a `%` right after `<id>` in column 1");
-    is_refused(&"x".repeat(1025), "1025 bytes or more and 1024 are allowed");
-    assert!(key(&"x".repeat(1024)).is_ok());
-    is_refused(&format!("{}<id>", "é".repeat(512)), "1025 bytes or more");
 }
 
 #[test]
@@ -122,8 +119,8 @@ fn placeholders_that_are_none_are_named_with_their_column() {
         "`<ID>` in column 4: `ID` is no argument of this function, which has `self`, `id`",
     );
     is_refused("a:<id", "the `<` in column 3 is never closed");
-    is_refused("a:<>", "`<>` in column 3 is empty");
-    is_refused("a:< >", "`< >` in column 3 is empty");
+    is_refused("a:<>", "`<>` in column 3 is no name, field");
+    is_refused("a:< >", "`< >` in column 3 is no name, field");
     let none = r#"
         <f()> | <f(7)> | <f(id, id + 1)> | <f(id)(id)> | <T::name()> | <T::<u8>> | <&id> |
         <*id> | <5> | <id + 1> | <id:>5> | <id:?> | <id?> | <id.await> | <{id}> | <id!()> |

@@ -127,7 +127,7 @@ fn the_guide_lists_every_page_and_rustdoc_has_it() {
 
 #[test]
 fn the_arguments_are_those_of_the_attribute() {
-    let known = code::read(&root().join("lockmacro/src/fix/names.rs"));
+    let known = code::read(&root().join("lockmacro/src/messages/names.rs"));
     let (known, _) = known.split_once("\n];").expect("the table of arguments");
     let rows = known.split("\n    (").skip(1);
     let known: BTreeSet<_> = rows.filter_map(|row| row.split('"').nth(1)).collect();

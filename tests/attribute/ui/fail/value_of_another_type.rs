@@ -31,4 +31,19 @@ async fn manager_of_a_number(id: u64) -> Result<u64, LockError> {
     Ok(id)
 }
 
+#[distributed_lock(key = "order:<id>", map_err = id)]
+async fn map_err_of_an_argument(id: u64) -> Result<u64, LockError> {
+    Ok(id)
+}
+
+#[distributed_lock(key = "order:<id>", on_lost = id)]
+async fn on_lost_of_an_argument(id: u64) -> Result<u64, LockError> {
+    Ok(id)
+}
+
+#[distributed_lock(key = "order:<id>", on_busy = fallback(id))]
+async fn fallback_of_an_argument(id: u64) -> Result<u64, LockError> {
+    Ok(id)
+}
+
 fn main() {}
