@@ -233,6 +233,12 @@ fn label_of(stored: &[u8]) -> Option<String> {
     ours.then(|| Escaped(label).to_string())
 }
 
+/// The text of a token without the random part, for a key that has no holder any more.
+pub(crate) fn kept(token: &str) -> String {
+    let label = token.rsplit_once('/').map_or(token, |(label, _)| label);
+    format!("{label}/{}", "0".repeat(RANDOM_DIGITS))
+}
+
 /// The label at the start of a manager's tokens, by default `host:pid`: one line, at most 128 bytes
 /// with the lock's name, readable in `redis-cli GET`.
 pub(crate) fn label(given: Option<&str>) -> String {
