@@ -312,9 +312,7 @@ impl LockManager {
     }
 
     fn inspection(&self) -> Result<&dyn Inspection, LockError> {
-        self.core().store.backend.inspection().ok_or_else(|| {
-            let detail = "only the locks of one server or cluster can be inspected";
-            LockError::invalid_url(detail)
-        })
+        let backend = &self.core().store.backend;
+        backend.inspection().ok_or_else(|| backend.uninspectable())
     }
 }

@@ -184,43 +184,54 @@ async fn amend_dead<D: Deferrer + ?Sized>(
     Ok(done)
 }
 
-/// The queue of a Redlock, which refuses all calls, as there is no queue over several nodes. Its
-/// manager can have a [`Deferrer`] of another store.
+/// The queue of a store without one, which refuses all calls. The manager of such a store can have
+/// a [`Deferrer`] of another one.
 #[derive(Debug)]
-pub(crate) struct NoQueue;
+pub(crate) struct NoQueue {
+    detail: String,
+}
 
-fn refused<'a, T: Send + 'a>() -> Answer<'a, T> {
-    let detail = "this kind of store cannot keep deferred calls: give its builder the queue of a \
-                  single Redis server's manager, `.deferrer(other.deferrer())`";
-    Box::pin(ready(Err(LockError::invalid("deferrer", detail))))
+impl NoQueue {
+    /// For the store of this name.
+    pub(crate) fn of(store: &str) -> Self {
+        let detail = format!(
+            "{store} cannot keep deferred calls: give its builder the queue of a single Redis \
+             server's manager, `.deferrer(other.deferrer())`"
+        );
+        Self { detail }
+    }
+
+    fn refuse<'a, T: Send + 'a>(&self) -> Answer<'a, T> {
+        Box::pin(ready(Err(LockError::invalid("deferrer", self.detail.clone()))))
+    }
 }
 
 impl Deferrer for NoQueue {
     fn put(&self, _: NewJob) -> Answer<'_, Stored> {
-        refused()
+        self.refuse()
     }
 
     fn take<'a>(&'a self, _: TakeOptions, _: StopWaiting<'a>) -> Answer<'a, Vec<Job>> {
-        refused()
+        self.refuse()
     }
 
     fn keep(&self, _: Job, _: Duration) -> Answer<'_, bool> {
-        refused()
+        self.refuse()
     }
 
     fn settle(&self, _: Job, _: Settled) -> Answer<'_, bool> {
-        refused()
+        self.refuse()
     }
 
     fn list(&self, _: Arc<str>, _: JobState, _: usize, _: usize) -> Answer<'_, Page> {
-        refused()
+        self.refuse()
     }
 
     fn retry(&self, _: Arc<str>, _: String) -> Answer<'_, bool> {
-        refused()
+        self.refuse()
     }
 
     fn remove(&self, _: Arc<str>, _: String) -> Answer<'_, bool> {
-        refused()
+        self.refuse()
     }
 }

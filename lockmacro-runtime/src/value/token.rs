@@ -79,6 +79,12 @@ impl Token {
             .map(|text| Self(text.into()))
     }
 
+    /// A token that somebody else has made.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn given(text: &str) -> Self {
+        Self(text.into())
+    }
+
     /// The `nth` token of the same acquisition. Number 0 is this one.
     pub(crate) fn nth(&self, nth: u64) -> Self {
         self.with_random(self.random().wrapping_add(nth.into()))

@@ -22,6 +22,8 @@ use crate::store::lock_store::messages::{AcquireRequest, HeldKey, Outcome};
 ///   A key is held by one token at a time. Only this token renews or releases it.
 /// - **A repeated call does no harm.** The engine repeats a call whose answer was lost, with the
 ///   same token. The second call has to find what the first one did.
+/// - **The store knows, and not its client.** Any client of the store can renew or release a key by
+///   its token: another process of the same program, or another value that is connected to it.
 /// - **The store's clock decides.** A key is free when its ttl is over by the clock of the store,
 ///   even if nobody released it. The clocks of its clients do not matter.
 /// - **An answer is the truth.** A method that cannot know whether its call was applied says
@@ -115,8 +117,8 @@ pub trait LockStore: fmt::Debug + Send + Sync + 'static {
     /// once and does not wait for the key.
     ///
     /// - A key that another token holds is [`Outcome::Held`], and nothing changes.
-    /// - A token that already holds the key is granted it again: with the **same fence**, for the ttl
-    ///   from now on, and never for less than it had.
+    /// - A token that already holds the key is granted it again: for the ttl from now on, never for
+    ///   less than it had, and with the same fence or a larger one.
     /// - A fence is larger than that of every earlier grant of the key to another token, also
     ///   after the key was released, or has expired, or the store was restarted.
     ///

@@ -7,7 +7,6 @@ use std::time::Duration;
 use crate::protocol::answer::Asked;
 use crate::store::lock_store::contract::LockStore;
 use crate::store::lock_store::error::StoreError;
-use crate::store::lock_store::limits::StoreLimits;
 use crate::store::lock_store::messages::{AcquireRequest, HeldKey, Outcome};
 
 /// A [`LockStore`] whose type is not known.
@@ -26,10 +25,6 @@ pub(crate) trait ErasedStore: fmt::Debug + Send + Sync {
     fn ready(&self) -> Asked<'_, Result<(), StoreError>>;
 
     fn freed<'a>(&'a self, key: &'a str) -> Asked<'a, ()>;
-
-    fn limits(&self) -> StoreLimits;
-
-    fn name(&self) -> String;
 
     fn apart(&self) -> Option<Arc<dyn ErasedStore>>;
 
@@ -63,14 +58,6 @@ impl<S: LockStore> ErasedStore for S {
 
     fn freed<'a>(&'a self, key: &'a str) -> Asked<'a, ()> {
         Box::pin(LockStore::freed(self, key))
-    }
-
-    fn limits(&self) -> StoreLimits {
-        LockStore::limits(self)
-    }
-
-    fn name(&self) -> String {
-        LockStore::name(self)
     }
 
     fn apart(&self) -> Option<Arc<dyn ErasedStore>> {

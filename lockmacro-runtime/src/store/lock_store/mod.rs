@@ -7,6 +7,7 @@
 //!
 //! [`Backend`]: super::backend::Backend
 
+pub(crate) mod adapter;
 mod contract;
 mod erased;
 mod error;

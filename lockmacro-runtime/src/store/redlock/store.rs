@@ -257,9 +257,13 @@ impl Backend for Redlock {
         1
     }
 
+    fn has_queue(&self) -> bool {
+        false
+    }
+
     #[cfg(feature = "defer")]
     fn deferrer(self: Arc<Self>, _: usize) -> Arc<dyn Deferrer> {
-        Arc::new(NoQueue)
+        Arc::new(NoQueue::of("a Redlock"))
     }
 
     #[cfg(feature = "inspect")]
