@@ -327,9 +327,7 @@ impl Inspector {
     }
 
     fn inspection(&self) -> Result<&dyn Inspection, LockError> {
-        self.core.store.backend.inspection().ok_or_else(|| {
-            let detail = "only the locks of one server or cluster can be inspected";
-            LockError::invalid_url(detail)
-        })
+        let backend = &self.core.store.backend;
+        backend.inspection().ok_or_else(|| backend.uninspectable())
     }
 }

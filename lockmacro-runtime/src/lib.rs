@@ -98,7 +98,7 @@ mod outcome;
 mod protocol;
 mod run;
 mod run_policy;
-mod store;
+pub mod store;
 mod sys;
 #[cfg(feature = "test-util")]
 pub mod testing;

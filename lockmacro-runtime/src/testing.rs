@@ -1,4 +1,4 @@
-//! For users' own tests.
+//! For users' own tests, of locked functions and of [stores](conformance).
 
 use std::fmt;
 use std::future::poll_fn;
@@ -12,6 +12,8 @@ use tokio::time::{advance, sleep, timeout};
 use crate::manager::lock_manager::LockManager;
 use crate::run::waits::Waits;
 use crate::value::limits::TTL_MAX;
+
+pub mod conformance;
 
 /// How long a call may take by the paused clock, before its loss and after it.
 const LONGEST: Duration = TTL_MAX;

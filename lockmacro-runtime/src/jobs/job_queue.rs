@@ -184,43 +184,54 @@ async fn amend_dead<D: JobQueue + ?Sized>(
     Ok(done)
 }
 
-/// The queue of a Redlock, which refuses all jobs, as there is no queue over several nodes. Its
-/// manager can have a [`JobQueue`] of another store.
+/// The queue of a store without one, which refuses all jobs. The manager of such a store can have a
+/// [`JobQueue`] of another one.
 #[derive(Debug)]
-pub(crate) struct NoQueue;
+pub(crate) struct NoQueue {
+    detail: String,
+}
 
-fn refused<'a, T: Send + 'a>() -> JobFuture<'a, T> {
-    let detail = "this kind of store cannot keep jobs: give its builder the queue of a \
-                  single Redis server's manager, `.job_queue(other.job_queue())`";
-    Box::pin(ready(Err(LockError::invalid("job_queue", detail))))
+impl NoQueue {
+    /// For the store of this name.
+    pub(crate) fn of(store: &str) -> Self {
+        let detail = format!(
+            "{store} cannot keep jobs: give its builder the queue of a single Redis server's \
+             manager, `.job_queue(other.job_queue())`"
+        );
+        Self { detail }
+    }
+
+    fn refuse<'a, T: Send + 'a>(&self) -> JobFuture<'a, T> {
+        Box::pin(ready(Err(LockError::invalid("job_queue", self.detail.clone()))))
+    }
 }
 
 impl JobQueue for NoQueue {
     fn put(&self, _: NewJob) -> JobFuture<'_, Stored> {
-        refused()
+        self.refuse()
     }
 
     fn take<'a>(&'a self, _: TakeOptions, _: StopWaiting<'a>) -> JobFuture<'a, Vec<Job>> {
-        refused()
+        self.refuse()
     }
 
     fn keep(&self, _: Job, _: Duration) -> JobFuture<'_, bool> {
-        refused()
+        self.refuse()
     }
 
     fn settle(&self, _: Job, _: Settled) -> JobFuture<'_, bool> {
-        refused()
+        self.refuse()
     }
 
     fn list(&self, _: Arc<str>, _: JobState, _: usize, _: usize) -> JobFuture<'_, Page> {
-        refused()
+        self.refuse()
     }
 
     fn retry(&self, _: Arc<str>, _: String) -> JobFuture<'_, bool> {
-        refused()
+        self.refuse()
     }
 
     fn remove(&self, _: Arc<str>, _: String) -> JobFuture<'_, bool> {
-        refused()
+        self.refuse()
     }
 }

@@ -17,6 +17,8 @@ use crate::manager::lock_manager::LockManager;
 use crate::manager::redis_server::RedisServer;
 use crate::manager::url_settings::UrlSettings;
 use crate::store::handle::Store;
+use crate::store::lock_store::LockStore;
+use crate::store::lock_store::adapter::Adapter;
 use crate::store::memory::Memory;
 #[cfg(feature = "postgres")]
 use crate::store::postgres;
@@ -511,12 +513,7 @@ impl LockManagerBuilder {
     /// As [`LockManager::connect_blocking`].
     pub fn connect_blocking(mut self, url: &str) -> Result<LockManager, LockError> {
         let store = self.at(url)?;
-        let lazy = self.lazy || store.is_local();
-        let manager = self.with(store);
-        if !lazy {
-            manager.core().ready_blocking()?;
-        }
-        Ok(manager)
+        self.asked_blocking(store)
     }
 
     /// Connects to the server that a [`redis::Client`] or a [`redis::ConnectionInfo`] describes:
@@ -544,8 +541,67 @@ impl LockManagerBuilder {
         self.asked(store).await
     }
 
+    /// Makes a manager of locks that are kept in a store of your own: see
+    /// [`LockStore`]. The store is asked once whether it is
+    /// [ready](LockStore::ready), unless the manager is
+    /// [lazy](LockManagerBuilder::lazy).
+    ///
+    /// ```no_run
+    /// # use lockmacro_runtime::store::LockStore;
+    /// # use lockmacro_runtime::{LockError, LockManager};
+    /// # async fn connect(my_store: impl LockStore) -> Result<(), LockError> {
+    /// let locks = LockManager::builder().label("web-3").connect_store(my_store).await?;
+    /// locks.install()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The failure of the store, or [`LockError::InvalidSetting`] for a setting of the builder that
+    /// the store cannot keep, which names both.
+    pub async fn connect_store(self, store: impl LockStore) -> Result<LockManager, LockError> {
+        let store = self.own(store)?;
+        self.asked(store).await
+    }
+
+    /// The same in a program that is not async, as [`LockManager::connect_blocking`].
+    ///
+    /// # Errors
+    /// As [`connect_store`](LockManagerBuilder::connect_store), and [`LockError::NoRuntime`] on the
+    /// thread of a current-thread runtime.
+    pub fn connect_store_blocking(self, store: impl LockStore) -> Result<LockManager, LockError> {
+        let store = self.own(store)?;
+        self.asked_blocking(store)
+    }
+
+    /// A store of somebody else, not asked yet.
+    fn own(&self, store: impl LockStore) -> Result<Store, LockError> {
+        self.defaults.usable()?;
+        let store = Adapter::new(store, self.timeout, !self.defaults.asks_down);
+        let Rules { longest_ttl, durable, node, fence_retention } = Self::new().rules;
+        for (setting, is_set, detail) in [
+            ("replicated", self.replicated.is_some(), "decides itself how its data is copied"),
+            ("credentials", self.credentials.is_some(), "logs in itself: give it the password"),
+            (
+                "fence_retention",
+                self.rules.fence_retention != fence_retention,
+                "decides itself how long it keeps fences",
+            ),
+            ("longest_ttl", self.rules.longest_ttl != longest_ttl, "is no Redlock"),
+            ("node_timeout", self.rules.node != node, "is no Redlock"),
+            ("durable", self.rules.durable != durable, "is no Redlock"),
+        ] {
+            if is_set {
+                return Err(store.refusal(setting, detail));
+            }
+        }
+        if let Some(ttl) = self.defaults.given_ttl() {
+            store.check_ttl("default_ttl", ttl)?;
+        }
+        Ok(Store::of(store))
+    }
+
     /// The store that a URL names, not connected yet.
-    fn at(&mut self, url: &str) -> Result<Store, LockError> {
+    pub(crate) fn at(&mut self, url: &str) -> Result<Store, LockError> {
         let extra = self.extra.clone();
         let mut url = extra.added_to(Url::parse(url)?);
         extra.check(url.scheme)?;
@@ -590,6 +646,15 @@ impl LockManagerBuilder {
             store.backend.ready().await?;
         }
         Ok(self.with(store))
+    }
+
+    fn asked_blocking(self, store: Store) -> Result<LockManager, LockError> {
+        let lazy = self.lazy || store.is_local();
+        let manager = self.with(store);
+        if !lazy {
+            manager.core().ready_blocking()?;
+        }
+        Ok(manager)
     }
 
     /// Makes a manager with locks of its own in memory, as [`LockManager::isolated_memory`] does.

@@ -172,6 +172,12 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
         None
     }
 
+    /// The error where there is no [inspection](Backend::inspection).
+    #[cfg(feature = "inspect")]
+    fn uninspectable(&self) -> LockError {
+        LockError::invalid_url("only the locks of one server or cluster can be inspected")
+    }
+
     /// Asks the servers about themselves, and checks the rights of the user, on the key if one is
     /// given.
     #[cfg(feature = "inspect")]
@@ -192,6 +198,11 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
     /// The shortest recent round trip to the server of a key; zero while it is not known.
     fn round_trip(&self, _: &LockKey) -> Duration {
         Duration::ZERO
+    }
+
+    /// Whether waiters are in a queue of the server, which hands the lock off to the first of them.
+    fn has_queue(&self) -> bool {
+        true
     }
 
     /// Whether several servers decide together.

@@ -25,7 +25,7 @@ use crate::sys::sync::Mutex;
 use crate::sys::time::{Instant, Moment, wall_clock};
 use crate::value::applied::Applied;
 use crate::value::error::{LockError, UnavailableReason};
-use crate::value::fence::{Fence, FenceBlock};
+use crate::value::fence::{COUNTER_MAX, Fence, FenceBlock};
 use crate::value::holder::Holder;
 use crate::value::key::LockKey;
 use crate::value::limits::{CONFIRM_WINDOW, QUEUE_MAX};
@@ -434,10 +434,13 @@ impl LockTable {
     fn next_fences(&mut self) -> Result<FenceBlock, LockError> {
         let since_1970 = wall_clock().duration_since(SystemTime::UNIX_EPOCH);
         let micros = u64::try_from(since_1970.unwrap_or_default().as_micros()).unwrap_or(0);
-        let next = Fence::try_from(micros.max(self.last_fence.saturating_add(1)));
-        let used_up = "the counter of `memory://` is at 2^53";
-        let next =
-            next.map_err(|_| LockError::because(UnavailableReason::FencesUsedUp, used_up))?;
+        let next = Some(micros.max(self.last_fence.saturating_add(1)));
+        let next = next.filter(|next| *next <= COUNTER_MAX);
+        let used_up = || {
+            let detail = "the counter of `memory://` is at 2^53";
+            LockError::because(UnavailableReason::FencesUsedUp, detail)
+        };
+        let next = next.and_then(|next| Fence::try_from(next).ok()).ok_or_else(used_up)?;
         let before = Some(mem::replace(&mut self.last_fence, next.into()));
         Ok(FenceBlock::after(before.filter(|before| *before > 0), next))
     }

@@ -39,6 +39,11 @@ impl Defaults {
         self.retry_after.unwrap_or((Duration::from_secs(1), Duration::from_secs(30)))
     }
 
+    /// The default ttl, if one was set.
+    pub(crate) fn given_ttl(&self) -> Option<Duration> {
+        self.ttl
+    }
+
     pub(crate) fn ttl(&self) -> Duration {
         self.ttl.unwrap_or(TTL_DEFAULT)
     }

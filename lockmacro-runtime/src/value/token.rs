@@ -70,6 +70,12 @@ impl Token {
             .map(|text| Self(text.into()))
     }
 
+    /// A token that somebody else has made.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn given(text: &str) -> Self {
+        Self(text.into())
+    }
+
     /// The `nth` token of the same acquisition. Number 0 is this one.
     pub(crate) fn nth(&self, nth: u64) -> Self {
         self.with_random(self.random().wrapping_add(nth.into()))
@@ -222,6 +228,12 @@ fn label_of(stored: &[u8]) -> Option<String> {
         || random.len() == RANDOM_DIGITS
             && random.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
     ours.then(|| Escaped(label).to_string())
+}
+
+/// The text of a token without the random part, for a key that has no holder any more.
+pub(crate) fn kept(token: &str) -> String {
+    let label = token.rsplit_once('/').map_or(token, |(label, _)| label);
+    format!("{label}/{}", "0".repeat(RANDOM_DIGITS))
 }
 
 /// The label at the start of a manager's tokens, by default `host:pid`: one line, at most 128 bytes

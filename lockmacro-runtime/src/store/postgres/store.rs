@@ -41,15 +41,12 @@ use crate::value::limits::WAITER_TTL;
 const TOO_LATE: i32 = -1;
 /// How often unused rows are removed.
 const TIDY_EVERY: Duration = Duration::from_secs(10 * 60);
-/// How long a caller without a wait waits for a server that is down, besides some round trips.
-const PROBE: Duration = Duration::from_millis(40);
 /// How long an installation waits for the server, and how long it tries to change tables that
 /// others use.
 #[cfg(feature = "inspect")]
 pub(crate) const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 #[cfg(feature = "inspect")]
 const INSTALL_WITHIN: Duration = Duration::from_secs(60);
-const ROUND_TRIPS: u32 = 5;
 
 pub(crate) struct Postgres {
     pub(super) pool: Arc<Pool>,
@@ -203,8 +200,7 @@ impl Postgres {
         let budget = match until {
             Some(until) => Budget::until(until, self.timeout),
             None if is_down && !request.only_if_free => {
-                let probe = PROBE + ROUND_TRIPS * self.pool.health.round_trip.shortest();
-                Budget::new(probe, probe)
+                Budget::probe(self.pool.health.round_trip.shortest())
             }
             None => Budget::within(self.timeout),
         };

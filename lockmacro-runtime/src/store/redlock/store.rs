@@ -255,9 +255,13 @@ impl Backend for Redlock {
         1
     }
 
+    fn has_queue(&self) -> bool {
+        false
+    }
+
     #[cfg(feature = "defer")]
     fn job_queue(self: Arc<Self>, _: usize) -> Arc<dyn JobQueue> {
-        Arc::new(NoQueue)
+        Arc::new(NoQueue::of("a Redlock"))
     }
 
     #[cfg(feature = "inspect")]

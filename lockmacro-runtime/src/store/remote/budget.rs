@@ -13,6 +13,9 @@ use crate::value::error::UnavailableReason;
 
 /// Unanswered commands that fit into the manager's timeout.
 pub(crate) const CALLS_PER_TIMEOUT: u32 = 4;
+/// How long a caller without a wait waits for a server that is lost, besides some round trips.
+const PROBE: Duration = Duration::from_millis(40);
+const PROBE_ROUND_TRIPS: u32 = 5;
 /// Assumed bandwidth of the network, in bytes a second.
 #[cfg(feature = "defer")]
 const BANDWIDTH: f64 = 4.0 * 1024.0 * 1024.0;
@@ -50,6 +53,12 @@ impl Budget {
     /// For callers that must not be delayed: the time of one answer for the whole call.
     pub(crate) fn brief(timeout: Duration) -> Self {
         Self::new(timeout / CALLS_PER_TIMEOUT, timeout / CALLS_PER_TIMEOUT)
+    }
+
+    /// For a caller that does not wait, of a server that is lost and has this round trip.
+    pub(crate) fn probe(round_trip: Duration) -> Self {
+        let probe = PROBE + PROBE_ROUND_TRIPS * round_trip;
+        Self::new(probe, probe)
     }
 
     /// For a call with this many bytes, in the request or in the reply.

@@ -104,13 +104,17 @@ pub(crate) const RETENTION_MIN: Duration = Duration::from_secs(24 * 60 * 60);
 /// Longest time for which a fence is kept: ten years, which a server can count.
 pub(crate) const RETENTION_MAX: Duration = Duration::from_secs(3_650 * 24 * 60 * 60);
 
-/// The largest fence. Scripts count in doubles, which are exact up to here. In microseconds since
-/// 1970 it is the year 2255.
-const MAX: u64 = 1 << 53;
+/// The largest fence, as columns of databases are signed.
+const MAX: u64 = i64::MAX.cast_unsigned();
 
-/// The error of a number that is too large for a fence: fences end at 2^53.
+/// The largest fence of our own counters. Scripts count in doubles, which are exact up to here. In
+/// microseconds since 1970 it is the year 2255. A [store of one's own](crate::store) may have larger
+/// ones.
+pub(crate) const COUNTER_MAX: u64 = 1 << 53;
+
+/// The error of a number that is too large for a fence: fences end at 2^63 - 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{0} is not a fence: it is larger than 2^53")]
+#[error("{0} is not a fence: it is larger than 2^63 - 1")]
 pub struct NotAFence(u64);
 
 impl TryFrom<u64> for Fence {
@@ -136,7 +140,7 @@ impl From<Fence> for u64 {
 
 impl From<Fence> for i64 {
     fn from(fence: Fence) -> Self {
-        // At most 2^53.
+        // At most 2^63 - 1.
         fence.0.cast_signed()
     }
 }
@@ -193,7 +197,10 @@ impl FromStr for FenceBlock {
 
     /// Reads `last` or `first-last`, as the scripts write it.
     fn from_str(block: &str) -> Result<Self, ()> {
-        let read = |number: &str| Fence::try_from(number.parse::<u64>().ok()?).ok();
+        let read = |number: &str| {
+            let number = number.parse::<u64>().ok().filter(|number| *number <= COUNTER_MAX)?;
+            Fence::try_from(number).ok()
+        };
         let (first, last) = block.split_once('-').unwrap_or((block, block));
         match (read(first), read(last)) {
             (Some(first), Some(last)) if first <= last => Ok(Self { first, last }),
@@ -214,7 +221,7 @@ mod tests {
         let late = Fence::try_from(10).unwrap();
         assert!(early < late);
         assert_eq!((late.to_string(), u64::from(late), i64::from(late)), ("10".into(), 10, 10));
-        assert_eq!(i64::from(Fence::try_from(MAX).unwrap()), 1 << 53);
+        assert_eq!(i64::from(Fence::try_from(MAX).unwrap()), i64::MAX);
         assert_eq!(Fence::try_from(MAX + 1), Err(NotAFence(MAX + 1)));
     }
 
@@ -263,6 +270,6 @@ mod tests {
         let number: U64Deserializer<Error> = 10_u64.into_deserializer();
         assert_eq!(Fence::deserialize(number).unwrap(), Fence(10));
         let number: U64Deserializer<Error> = (MAX + 1).into_deserializer();
-        assert!(Fence::deserialize(number).unwrap_err().to_string().contains("2^53"));
+        assert!(Fence::deserialize(number).unwrap_err().to_string().contains("2^63"));
     }
 }

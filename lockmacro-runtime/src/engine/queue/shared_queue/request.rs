@@ -47,8 +47,9 @@ impl SharedQueue {
 async fn ask(queue: &Arc<SharedQueue>, to_send: ToSend, store: &Store) {
     let ToSend { question, acquisition, guard, mut before, mut withdrawn } = to_send;
     let acquisition = acquisition_of(queue, &question, acquisition, guard);
-    // Several nodes have no common queue that the request could enter before the release.
-    if (store.backend.are_several() || !matches!(acquisition, Ok(Some(_))))
+    // Several nodes have no common queue that the request could enter before the release, nor has a
+    // store without a queue.
+    if (!store.backend.has_queue() || !matches!(acquisition, Ok(Some(_))))
         && let Some(before) = before.take()
     {
         release(store.clone(), before).await;
@@ -113,10 +114,10 @@ fn acquisition_of(
         return Err(LockError::because(UnavailableReason::Local, detail));
     }
     let asked = QueueEvents { queue: Arc::clone(queue), question: question.clone() };
-    // A waiter that dies must not keep the lock for its whole ttl. Several servers do not hand off,
-    // and with replicas the lock is confirmed before its body.
+    // A waiter that dies must not keep the lock for its whole ttl. Without a queue nothing is handed
+    // off, and with replicas the lock is confirmed before its body.
     let store = &queue.core.store;
-    let is_for_a_while = !store.backend.are_several() && !store.backend.is_replicated();
+    let is_for_a_while = store.backend.has_queue() && !store.backend.is_replicated();
     let longest = if is_for_a_while { CONFIRM_WINDOW } else { Duration::MAX };
     let request = question.of_waiters(longest, Arc::new(asked), Moment::now());
     let Some(request) = request else { return Ok(None) };
