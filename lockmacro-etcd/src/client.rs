@@ -67,7 +67,7 @@ impl Client {
     pub(crate) async fn connection(&self) -> Result<Arc<Connection>, Failure> {
         let began = Instant::now();
         let mut current = self.current.lock().await;
-        if let Some(connection) = &current.connection {
+        if let Some(connection) = current.connection.as_ref().filter(|on| !on.is_closed()) {
             return Ok(Arc::clone(connection));
         }
         // Callers that have waited meanwhile do not try all nodes again, one after the other.

@@ -51,6 +51,11 @@ impl Connection {
         *self.answered.lock().expect("no panic") > then
     }
 
+    /// Whether it has ended, so that nothing can be sent on it.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.driver.is_finished()
+    }
+
     /// Ends the connection and all requests on it, which then count as unanswered.
     pub(crate) fn close(&self) {
         self.driver.abort();

@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::api;
 use crate::client::Client;
 use crate::error::Failure;
-use crate::grpc::Stream;
+use crate::grpc::{Connection, Stream};
 
 /// Between two attempts to open a stream. Waiters ask by themselves meanwhile.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -122,8 +122,11 @@ async fn watch(client: Arc<Client>, mut orders: mpsc::UnboundedReceiver<Order>) 
                 Some(Order::Watch(id, key)) => drop(watched.insert(id, key)),
             }
         }
-        if follow(&client, &mut orders, &mut watched).await.is_ok() {
-            return;
+        if let Ok(on) = client.connection().await {
+            if follow(&on, &mut orders, &mut watched).await.is_ok() {
+                return;
+            }
+            client.leave(&on).await;
         }
         tokio::time::sleep(PAUSE).await;
     }
@@ -131,11 +134,10 @@ async fn watch(client: Arc<Client>, mut orders: mpsc::UnboundedReceiver<Order>) 
 
 /// Watches on one stream until the store is dropped, or the stream fails.
 async fn follow(
-    client: &Client,
+    on: &Connection,
     orders: &mut mpsc::UnboundedReceiver<Order>,
     watched: &mut HashMap<i64, Watched>,
 ) -> Result<(), Failure> {
-    let on = client.connection().await?;
     let mut stream = on.stream(api::WATCH).await?;
     let begin = |stream: &mut Stream, id, key: &Watched| {
         stream.send(&api::watch(id, &key.key, key.after), false)
@@ -169,8 +171,8 @@ async fn follow(
                     }
                 }
             }
-            Either::Right(Ok(None) | Err(_)) => {
-                client.leave(&on).await;
+            Either::Right(end) => {
+                end?;
                 return Err(Failure::unanswered("the watch has ended"));
             }
         }
