@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::manager::builder::LockManagerBuilder;
+use crate::manager::LockManagerBuilder;
 use crate::protocol::answer::{Answer, Failed, Released};
 use crate::protocol::request::Request;
 use crate::store::backend::{Patience, Renewing};

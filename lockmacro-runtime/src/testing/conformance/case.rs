@@ -201,14 +201,15 @@ impl<'a, S: LockStore> Case<'a, S> {
         ttl: Duration,
     ) -> Result<Grant, Fault> {
         let sent = Instant::now();
-        grant(self.acquire(key, token, ttl).await?, sent, ttl)
+        grant(key, self.acquire(key, token, ttl).await?, sent, ttl)
     }
 
     /// The same by this client, for a long ttl.
     pub(super) async fn granted_by(&self, client: &S, token: &str) -> Result<Grant, Fault> {
         let sent = Instant::now();
         let ask = self.ask(&self.key, token, self.long());
-        grant(answer("acquire", || client.acquire(ask)).await?, sent, self.long())
+        let outcome = answer("acquire", || client.acquire(ask)).await?;
+        grant(&self.key, outcome, sent, self.long())
     }
 
     /// Asks for a key by another token, which has to be refused until `end`.
@@ -264,7 +265,7 @@ impl<'a, S: LockStore> Case<'a, S> {
 }
 
 /// The outcome of a request that was sent at `sent`, if it is a grant for so long or longer.
-fn grant(outcome: Outcome, sent: Instant, ttl: Duration) -> Result<Grant, Fault> {
+fn grant(key: &str, outcome: Outcome, sent: Instant, ttl: Duration) -> Result<Grant, Fault> {
     match outcome {
         Outcome::Granted { ttl: Some(given), .. } if given < ttl => {
             Err(Fault::new(format!("a ttl of at least {ttl:?}"), format!("{given:?}")))
@@ -272,7 +273,9 @@ fn grant(outcome: Outcome, sent: Instant, ttl: Duration) -> Result<Grant, Fault>
         Outcome::Granted { fence, ttl: given } => {
             Ok(Grant { fence, sent, given: given.unwrap_or(ttl) })
         }
-        held @ Outcome::Held { .. } => Err(Fault::new("the key is granted", format!("{held:?}"))),
+        held @ Outcome::Held { .. } => {
+            Err(Fault::new(format!("{key:?} is granted"), format!("{held:?}")))
+        }
     }
 }
 

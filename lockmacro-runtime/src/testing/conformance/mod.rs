@@ -55,6 +55,7 @@
 //! The suite asks through several clients, as several processes would, so it calls `connect` 15
 //! times. Each call has to return a client of the same store.
 
+use std::any::type_name;
 use std::fmt;
 use std::time::Duration;
 
@@ -104,9 +105,14 @@ impl fmt::Display for Failure {
 /// When the store breaks a promise. The message names each claim that has failed.
 pub async fn run<S: LockStore, F: Future<Output = S>>(connect: impl Fn() -> F) {
     let failures = check(connect).await;
-    let number = failures.len();
     let listed: Vec<_> = failures.iter().map(Failure::to_string).collect();
-    assert!(failures.is_empty(), "the store fails {number} claims:\n{}", listed.join("\n"));
+    assert!(
+        failures.is_empty(),
+        "{} fails {} claims:\n{}",
+        type_name::<S>(),
+        failures.len(),
+        listed.join("\n")
+    );
 }
 
 /// Judges a store as [`run`] does, and returns the claims that it has failed.
