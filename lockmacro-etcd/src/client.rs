@@ -115,10 +115,10 @@ impl Client {
 
     /// Ends the connection. The next request opens another one.
     pub(crate) fn close(&self) {
-        if let Ok(mut current) = self.current.try_lock() {
-            if let Some(connection) = current.connection.take() {
-                connection.close();
-            }
+        if let Ok(mut current) = self.current.try_lock()
+            && let Some(connection) = current.connection.take()
+        {
+            connection.close();
         }
     }
 
