@@ -145,9 +145,8 @@ pub async fn run(rounds: u32) -> Result<(), Failure> {
     let three = Etcd::cluster().await;
     let redis = Server::start();
     let postgres = Postgres::start().await;
-    let etcd = async |etcd: &Etcd| {
-        lockmacro_etcd::connect(etcd.endpoints(), EtcdOptions::default()).await
-    };
+    let etcd =
+        async |etcd: &Etcd| lockmacro_etcd::connect(etcd.endpoints(), EtcdOptions::default()).await;
     let kinds = [
         ("lockmacro, etcd with one node", Kind::Ours(etcd(&one).await?)),
         ("lockmacro, etcd with three nodes", Kind::Ours(etcd(&three).await?)),

@@ -93,11 +93,15 @@ impl Client {
         Err(failure)
     }
 
-    /// Asks on a connection. One whose node gives no answer to anything is replaced.
+    /// Asks on a connection. One whose node gives no answer to anything is replaced, and so is one
+    /// whose login has ended.
     pub(crate) async fn call(&self, on: &Connection, request: Request) -> Result<Answer, Failure> {
         let began = Instant::now();
         let answer = on.call(request, self.answer_time()).await;
-        if answer.as_ref().is_err_and(Failure::is_of_the_node) && !on.has_answered_since(began) {
+        if let Err(failure) = &answer
+            && (failure.is_of_the_login()
+                || failure.is_of_the_node() && !on.has_answered_since(began))
+        {
             self.leave(on).await;
         }
         answer

@@ -52,14 +52,16 @@ impl Failure {
         Self { text: format!("{endpoint}: {}", self.text), ..self }
     }
 
-    /// Whether another node may answer, or this one on a new connection.
+    /// Whether another node may answer.
     pub(crate) fn is_of_the_node(&self) -> bool {
-        !matches!(self.kind, Kind::Refused(_)) || self.is_of_the_login()
+        !matches!(self.kind, Kind::Refused(_))
     }
 
-    /// The token of the login has ended, or the rights have changed since.
-    fn is_of_the_login(&self) -> bool {
-        self.kind == Kind::Refused(UNAUTHENTICATED) || self.text.contains("revision in header")
+    /// Whether a new login may help: the token has ended, or rights were changed since.
+    pub(crate) fn is_of_the_login(&self) -> bool {
+        let is_old = ["revision in header is old", "revision of auth store is old"];
+        let is_old = is_old.iter().any(|text| self.text.contains(text));
+        is_old || self.kind == Kind::Refused(UNAUTHENTICATED)
     }
 
     pub(crate) fn is_unknown_lease(&self) -> bool {
@@ -79,7 +81,7 @@ impl From<Failure> for StoreError {
     fn from(failure: Failure) -> Self {
         match failure.kind {
             Kind::Unanswered => StoreError::unknown(failure),
-            _ if failure.is_of_the_node() => StoreError::not_applied(failure),
+            _ if failure.is_of_the_login() => StoreError::not_applied(failure),
             // A wrong password is an invalid argument, and so is a request without a login.
             Kind::Refused(INVALID_ARGUMENT | PERMISSION_DENIED) => StoreError::refused(failure),
             // Such as a database without space, until an operator has made some.

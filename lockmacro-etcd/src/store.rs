@@ -159,9 +159,10 @@ impl LockStore for EtcdStore {
             return Err(StoreError::not_applied("the lock has ended meanwhile"));
         }
         self.watch.is_held(ask.key(), api::revision(&done));
-        let left = self.client.call(on, api::time_to_live(entry.lease)).await?.int(3);
+        let left = self.client.call(on, api::time_to_live(entry.lease)).await;
         // Whole seconds, rounded down.
-        let left = u64::try_from(left + 1).ok().map(Duration::from_secs);
+        let left = left.ok().and_then(|left| u64::try_from(left.int(3) + 1).ok());
+        let left = left.map(Duration::from_secs);
         let by = String::from_utf8(entry.value.into()).ok();
         Ok(Outcome::Held { by, left })
     }

@@ -24,7 +24,10 @@ async fn a_user_of_one_prefix_has_locks_there_and_nowhere_else() {
         assert!(matches!(error, LockError::AccessDenied { .. }), "{refused:?}: {error:?}");
         assert!(!error.to_string().contains("guess"), "{error}");
     }
-    // It forgets its logins, and keeps its locks.
+    // A login from before rights were changed is no good any more.
+    etcd.ctl(&["role", "grant-permission", "billing", "--prefix=true", "read", "public/"]);
+    lock.clone().acquire().await.expect("granted").release().await.expect("released");
+    // The node forgets its logins, and keeps its locks.
     let guard = lock.clone().acquire().await.expect("granted");
     etcd.kill(0);
     etcd.restart(0);
