@@ -36,6 +36,7 @@ pages! {
     logs "logs.md"
     metrics "metrics.md"
     operation "operation.md"
+    own_store "own-store.md"
     postgres "postgres.md"
     protocol "protocol.md"
     re_entry "re-entry.md"

@@ -25,7 +25,15 @@ pub fn public(root: &Path) -> String {
 /// The names that the files re-export from private modules, or have in public ones.
 fn exported(root: &Path) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
-    for path in ["lib.rs", "defer/mod.rs", "inspect.rs", "value/fence/mod.rs"] {
+    for path in [
+        "lib.rs",
+        "defer/mod.rs",
+        "inspect.rs",
+        "store/mod.rs",
+        "testing.rs",
+        "testing/conformance/mod.rs",
+        "value/fence/mod.rs",
+    ] {
         let file = syn::parse_file(&read(&root.join(path))).expect("Rust");
         for item in file.items {
             let (visibility, name) = match &item {

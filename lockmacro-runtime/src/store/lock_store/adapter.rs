@@ -23,6 +23,7 @@ use crate::store::lock_store::erased::ErasedStore;
 use crate::store::lock_store::error::{StoreError, StoreErrorKind};
 use crate::store::lock_store::limits::StoreLimits;
 use crate::store::lock_store::messages::{AcquireRequest, HeldKey, Outcome};
+use crate::store::lock_store::rests::Rests;
 use crate::store::remote::budget::{Budget, CALLS_PER_TIMEOUT, Retry};
 use crate::store::remote::error::{CallError, Transient};
 use crate::store::remote::health::{Health, Monitor};
@@ -60,6 +61,7 @@ struct About {
     limits: StoreLimits,
     monitor: Monitor,
     health: Arc<Health>,
+    rests: Rests,
 }
 
 impl Adapter {
@@ -68,7 +70,13 @@ impl Adapter {
         let name = store.name().into_boxed_str();
         let monitor = Monitor::default();
         let health = monitor.health_of(&name);
-        let about = Arc::new(About { name, limits: store.limits(), monitor, health });
+        let about = Arc::new(About {
+            name,
+            limits: store.limits(),
+            monitor,
+            health,
+            rests: Rests::default(),
+        });
         Self { store: Arc::new(store), about, timeout, fails_fast }
     }
 
@@ -130,11 +138,22 @@ impl Adapter {
         let longest = self.about.limits.longest_pause.max(FIRST_PAUSE);
         let mut pauses = Backoff::growing(FIRST_PAUSE, longest, GROWTH);
         let mut earlier = request.applied_before();
+        let key = request.key.as_str();
+        let mut rest = self.about.rests.rest(key, Instant::now());
+        if let Some(rest) = rest {
+            let end = until.min(Instant::now() + rest);
+            shutdown.unless(Box::pin(async { Ok(sleep_until(end).await) })).await?;
+        }
         loop {
             let is_over = until <= Instant::now();
             // In a box, as it is large, and a waiter waits most of the time.
             let asked = Box::pin(self.ask_until(request, until, &mut earlier));
-            let holder = match shutdown.unless(asked).await? {
+            let reply = shutdown.unless(asked).await?;
+            let has_others = matches!(reply, Reply::Contended { .. });
+            if has_others || rest.take().is_some() {
+                self.about.rests.found(key, has_others, Instant::now());
+            }
+            let holder = match reply {
                 Reply::Granted(grant) => return Ok(Answer::Granted(Grant { earlier, ..grant })),
                 Reply::Contended { holder, .. } => holder,
             };
@@ -150,7 +169,7 @@ impl Adapter {
             let now = Instant::now();
             let pause = pauses.next_within(longest).min(longest).min(end_of_lease);
             let next = until.min(now + pause.max(AFTER_HINT));
-            let freed = self.store.freed(request.key.as_str());
+            let freed = self.store.freed(key);
             shutdown.unless(Box::pin(paused(freed, now + AFTER_HINT, next))).await?;
         }
     }
@@ -291,6 +310,9 @@ impl Adapter {
             self.answered(self.store.release(held, keep), budget)
         };
         let was_held = retry.repeat(release).await;
+        if request.was_awaited() {
+            self.about.rests.turn_ended(request.key.as_str(), Instant::now());
+        }
         match was_held.map_err(|error| error.into_error(&request.key))? {
             true => Ok(Released::Held),
             // An earlier call may have released it.

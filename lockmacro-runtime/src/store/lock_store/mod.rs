@@ -3,7 +3,8 @@
 //!
 //! A store answers a question and nothing else. The adapter gives it what every store on a network
 //! needs: a limit for each answer, retries, the health of the server, and for a waiter the pause
-//! between two questions. A grant whose lease is over when it arrives is not used.
+//! between two questions. After a turn it rests, so that other processes find the key free. A grant
+//! whose lease is over when it arrives is not used.
 //!
 //! [`Backend`]: super::backend::Backend
 
@@ -13,6 +14,7 @@ mod erased;
 mod error;
 mod limits;
 mod messages;
+mod rests;
 
 pub use contract::LockStore;
 pub use error::StoreError;

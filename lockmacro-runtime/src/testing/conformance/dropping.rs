@@ -29,7 +29,8 @@ pub(super) async fn a_dropped_acquire_leaves_nothing_else<S: LockStore>(
         // The call may arrive after a release, so that is repeated, as the engine does.
         let other = case.token();
         let until = Instant::now() + ON_ITS_WAY;
-        while case.release(&key, &token, Duration::ZERO).await.is_ok() {
+        loop {
+            case.release(&key, &token, Duration::ZERO).await?;
             match case.granted(&key, &other, case.long()).await {
                 Ok(_) => break,
                 Err(_) if Instant::now() < until => sleep(PAUSE).await,

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tokio::spawn;
 use tokio::task::yield_now;
 use tokio::time::sleep;
 
 use super::case::{Case, Fault, Verdict, expect};
 use crate::store::{AcquireRequest, HeldKey, LockStore, Outcome};
+use crate::sys::task::spawn;
 use crate::sys::time::Instant;
 
 /// Callers that ask at the same moment, and how often each of them is granted the key.

@@ -11,6 +11,7 @@ use super::case::{Case, Fault, Verdict, expect};
 use crate::lock::Lock;
 use crate::manager::lock_manager::LockManager;
 use crate::store::LockStore;
+use crate::sys::time::Instant;
 use crate::value::error::LockError;
 
 const MANAGERS: usize = 2;
@@ -55,10 +56,10 @@ pub(super) async fn a_manager_renews<S: LockStore>(case: &Case<'_, S>) -> Verdic
     let lock = Lock::new(&case.key).ttl(case.short()).renew().manager(&locks);
     let guard = lock.acquire().await.map_err(failed)?;
     // Longer than any ttl that a store may raise a short one to.
-    let until = tokio::time::Instant::now() + case.halves(6);
-    while tokio::time::Instant::now() < until {
+    let until = Instant::now() + case.halves(6);
+    while Instant::now() < until {
         guard.check().map_err(|lost| failed(lost.into()))?;
-        case.refused(&case.key, tokio::time::Instant::now() + case.short() / 4).await?;
+        case.refused(&case.key, Instant::now() + case.short() / 4).await?;
         sleep(case.short() / 10).await;
     }
     guard.release().await.map_err(failed)?;
