@@ -95,6 +95,12 @@ pub(crate) fn is_held_by(key: &[u8], token: &str) -> Message {
     new().int(2, VALUE).bytes(3, key).bytes(7, token)
 }
 
+/// The key has this lease, which is not zero: a key that is missing has the lease zero.
+pub(crate) fn has_lease(key: &[u8], lease: i64) -> Message {
+    const LEASE: i64 = 4;
+    new().int(2, LEASE).bytes(3, key).int(8, lease)
+}
+
 pub(crate) fn read(key: &[u8]) -> Operation {
     (RANGE, new().bytes(1, key))
 }

@@ -119,20 +119,26 @@ impl EtcdStore {
         ttl: Duration,
     ) -> Result<bool, Failure> {
         let key = self.key(held.key());
-        let read = self.client.call(on, api::range(&key)).await?;
-        let Some(entry) = Entry::of(&read).filter(|entry| entry.value == held.token()) else {
-            return Ok(false);
-        };
-        let kept = self.client.call(on, api::keep_alive(entry.lease)).await?;
-        if kept.int(3) >= seconds(ttl) {
-            return Ok(true);
+        let is_ours = |entry: &Entry| entry.value == held.token() && entry.lease != 0;
+        loop {
+            let read = self.client.call(on, api::range(&key)).await?;
+            let Some(entry) = Entry::of(&read).filter(is_ours) else {
+                return Ok(false);
+            };
+            let kept = self.client.call(on, api::keep_alive(entry.lease)).await?;
+            if kept.int(3) >= seconds(ttl) {
+                return Ok(true);
+            }
+            // A lease cannot be made longer, but a key can get another one, and keeps its revision.
+            let txn = |lease| {
+                let is_same = api::has_lease(&key, entry.lease);
+                api::txn(is_same, api::put(&key, held.token(), lease), api::read(&key))
+            };
+            if api::succeeded(&self.with_lease(on, ttl, txn).await?) {
+                return Ok(true);
+            }
+            // It has ended, or another renewal was first, whose lease may be the longer one.
         }
-        // A lease cannot be made longer, but a key can get another one, and keeps its revision.
-        let txn = |lease| {
-            let is_ours = api::is_held_by(&key, held.token());
-            api::txn(is_ours, api::put(&key, held.token(), lease), api::read(&key))
-        };
-        Ok(api::succeeded(&self.with_lease(on, ttl, txn).await?))
     }
 }
 

@@ -33,12 +33,35 @@ async fn a_longer_ttl_keeps_the_fence_and_leaves_no_lease() {
     let before = fence(&ask(&store, "order", "a/1", SHORT_TTL).await);
     let held = HeldKey::new("order", "a/1");
     assert!(store.renew(held, LONG).await.expect("an answer"));
+    let Outcome::Held { left, .. } = ask(&store, "order", "b/2", LONG).await else {
+        panic!("it is held")
+    };
+    assert!(left.is_some_and(|left| left > LONG / 2), "{left:?}");
     assert_eq!(fence(&ask(&store, "order", "a/1", SHORT_TTL).await), before);
     let one = || std::future::ready(etcd.left() == (1, 1));
     eventually("only the new lease is left", EXPIRED, one).await;
     assert!(!store.renew(HeldKey::new("order", "b/2"), LONG).await.expect("an answer"));
     assert!(release(&store, "order", "a/1").await);
     assert!(!store.renew(held, LONG).await.expect("an answer"), "it never acquires");
+    etcd.keeps_nothing().await;
+}
+
+#[tokio::test]
+async fn renewals_at_once_leave_the_longest_ttl() {
+    let etcd = Etcd::start().await;
+    let store = store(&etcd).await;
+    let held = HeldKey::new("order", "a/1");
+    for _ in 0..20 {
+        ask(&store, "order", "a/1", SHORT_TTL).await;
+        let short = store.renew(held, 2 * SHORT_TTL);
+        let (long, short) = tokio::join!(store.renew(held, LONG), short);
+        assert!(long.expect("an answer") && short.expect("an answer"));
+        let Outcome::Held { left, .. } = ask(&store, "order", "b/2", LONG).await else {
+            panic!("it is held")
+        };
+        assert!(left.is_some_and(|left| left > LONG / 2), "{left:?}");
+        assert!(release(&store, "order", "a/1").await);
+    }
     etcd.keeps_nothing().await;
 }
 
