@@ -26,10 +26,12 @@ const RELEASE: &str = "UPDATE lock SET ends = now() + ?3, token = ?4
 /// In milliseconds. Every process reads the clock of the machine.
 const NOW: &str = "CAST(unixepoch('subsec') * 1000 AS INTEGER)";
 
+/// A file with locks.
 #[derive(Debug, Clone)]
 pub struct FileStore(Arc<Mutex<Connection>>);
 
 impl FileStore {
+    /// Opens the file, or makes it.
     pub fn open(path: &Path) -> rusqlite::Result<Self> {
         let db = Connection::open(path)?;
         db.busy_timeout(Duration::from_secs(1))?;
@@ -77,7 +79,8 @@ impl LockStore for FileStore {
     }
 
     fn limits(&self) -> StoreLimits {
-        StoreLimits::default().fences()
+        // Each write waits for the disk.
+        StoreLimits::default().fences().shortest_ttl(Duration::from_secs(1))
     }
 }
 

@@ -21,6 +21,8 @@ pub enum Mistake {
     /// `SET key token PX ttl`, without a comparison.
     RenewalAcquires,
     RenewalShortens,
+    /// It looks, and writes nothing.
+    RenewalDoesNothing,
     RepeatIsRefused,
     RepeatShortens,
     /// No ttl at all.
@@ -41,7 +43,7 @@ pub enum Mistake {
 }
 
 /// The mistakes, each with the claim that finds it.
-const PLANTED: [(Mistake, &str); 19] = [
+const PLANTED: [(Mistake, &str); 20] = [
     (Mistake::ReleaseByAnybody, "a_release_by_another_token_is_refused"),
     (Mistake::ReleaseByLabel, "a_repeated_release_frees_nobody_else"),
     (Mistake::FencesOfAClient, "fences_grow_between_clients"),
@@ -49,6 +51,7 @@ const PLANTED: [(Mistake, &str); 19] = [
     (Mistake::NoFences, "every_fenced_grant_has_a_fence"),
     (Mistake::RenewalAcquires, "a_free_key_is_not_renewed"),
     (Mistake::RenewalShortens, "a_renewal_never_shortens"),
+    (Mistake::RenewalDoesNothing, "a_renewal_restarts_the_ttl"),
     (Mistake::RepeatIsRefused, "a_repeated_acquire_is_granted"),
     (Mistake::RepeatShortens, "a_repeated_acquire_never_shortens"),
     (Mistake::EndlessLeases, "a_lease_ends_without_its_holder"),

@@ -246,8 +246,12 @@ impl LockStore for Table {
             }
             let ours = keys.get_mut(&key).filter(|entry| entry.token == held.token());
             let ours = ours.filter(|entry| !self.is_over(entry));
-            let shortens = self.has(Mistake::RenewalShortens);
-            ours.map(|entry| entry.end = if shortens { end } else { entry.end.max(end) }).is_some()
+            let renewed = |now: Instant| match self.mistake {
+                Some(Mistake::RenewalDoesNothing) => now,
+                Some(Mistake::RenewalShortens) => end,
+                _ => now.max(end),
+            };
+            ours.map(|entry| entry.end = renewed(entry.end)).is_some()
         };
         self.answered(is_held).await
     }

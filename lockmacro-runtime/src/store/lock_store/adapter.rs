@@ -1,7 +1,7 @@
 //! The adapter: a store of one's own as the engine asks it.
 
 use std::fmt;
-use std::future::ready;
+use std::future::{pending, ready};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -142,7 +142,7 @@ impl Adapter {
         let mut rest = self.about.rests.rest(key, Instant::now());
         if let Some(rest) = rest {
             let end = until.min(Instant::now() + rest);
-            shutdown.unless(Box::pin(async { Ok(sleep_until(end).await) })).await?;
+            shutdown.unless(Box::pin(paused(Box::pin(pending()), end, end))).await?;
         }
         loop {
             let is_over = until <= Instant::now();
@@ -164,7 +164,9 @@ impl Adapter {
                 return Ok(Answer::Contended { nth: 0, holder, queue, earlier });
             }
             request.contended(&holder, 0);
-            let end_of_lease = holder.free_within.map_or(longest, |left| left + AFTER_HINT);
+            // A lease that should be over may take the store a while to end.
+            let left = holder.free_within.filter(|left| !left.is_zero());
+            let end_of_lease = left.map_or(longest, |left| left + AFTER_HINT);
             drop(holder);
             let now = Instant::now();
             let pause = pauses.next_within(longest).min(longest).min(end_of_lease);

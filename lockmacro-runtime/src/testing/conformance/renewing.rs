@@ -2,21 +2,33 @@
 
 use tokio::time::sleep;
 
-use super::case::{Case, Verdict, expect};
+use super::case::{Case, Fault, Verdict, expect};
 use crate::store::LockStore;
 use crate::sys::time::Instant;
 
 pub(super) async fn a_renewal_restarts_the_ttl<S: LockStore>(case: &Case<'_, S>) -> Verdict {
-    let token = case.token();
-    let ttl = case.short();
-    case.granted(&case.key, &token, ttl).await?;
-    let mut renewed = Instant::now();
-    for _ in 0..2 {
-        sleep(ttl / 2).await;
-        renewed = Instant::now();
-        expect(case.renew(&case.key, &token, ttl).await?, true, "`renew` by the holder")?;
+    // A store that is slow, on a busy machine, may answer after a short lease. That is no fault.
+    for halves in [2, 8] {
+        let key = format!("{}:{halves}", case.key);
+        let token = case.token();
+        let ttl = case.halves(halves);
+        let mut sent = case.granted(&key, &token, ttl).await?.sent;
+        let mut are_in_time = true;
+        for _ in 0..2 {
+            sleep(ttl / 2).await;
+            let asked = Instant::now();
+            let is_held = case.renew(&key, &token, ttl).await?;
+            are_in_time &= is_held || Instant::now() < sent + ttl;
+            if are_in_time {
+                expect(is_held, true, "`renew` by the holder")?;
+            }
+            sent = asked;
+        }
+        if are_in_time {
+            return case.refused_until(&key, sent + ttl).await;
+        }
     }
-    case.refused_until(&case.key, renewed + ttl).await
+    Err(Fault::new("`renew` in time", "an answer that took as long as the lease"))
 }
 
 pub(super) async fn a_renewal_never_shortens<S: LockStore>(case: &Case<'_, S>) -> Verdict {
