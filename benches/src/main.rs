@@ -9,6 +9,7 @@
 //! cargo run --release -p lockmacro-benches -- waiters     # 10,000 waiters of one key
 //! cargo run --release -p lockmacro-benches -- redlock     # five nodes, and one of them stopped
 //! cargo run --release -p lockmacro-benches -- postgres    # locks in PostgreSQL
+//! cargo run --release -p lockmacro-benches -- etcd        # locks in etcd, beside its own lock service
 //! cargo run --release -p lockmacro-benches -- reuse       # one makes a value for all; leaders
 //! cargo run --release -p lockmacro-benches -- deferred    # how late jobs are run
 //! cargo run --release -p lockmacro-benches -- leases      # 10,000 leases renewed by one manager
@@ -20,6 +21,7 @@ mod bare;
 mod build;
 mod contention;
 mod deferred;
+mod etcd;
 mod floor;
 mod instructions;
 mod leases;
@@ -88,6 +90,12 @@ enum Bench {
         #[arg(long, default_value_t = 7)]
         rounds: u32,
     },
+    /// Locks in etcd, beside its own lock service, Redis and PostgreSQL
+    Etcd {
+        /// How often everything is measured
+        #[arg(long, default_value_t = 7)]
+        rounds: u32,
+    },
     /// A value that one caller makes for all, beside waiters and a poll; and leaders that follow
     Reuse {
         /// How often everything is measured
@@ -129,6 +137,7 @@ async fn main() -> Result<(), Failure> {
                 "waiters",
                 "redlock",
                 "postgres",
+                "etcd",
                 "reuse",
                 "deferred",
                 "leases",
@@ -160,6 +169,7 @@ async fn main() -> Result<(), Failure> {
         }
         Some(Bench::Redlock { rounds }) => redlock::run(rounds).await,
         Some(Bench::Postgres { rounds }) => postgres::run(rounds).await,
+        Some(Bench::Etcd { rounds }) => etcd::run(rounds).await,
         Some(Bench::Reuse { rounds }) => reuse::run(&Server::start(), rounds).await,
         Some(Bench::Deferred { calls }) => deferred::run(&Server::start(), calls).await,
         Some(Bench::Build { rounds }) => build::run(rounds),

@@ -28,6 +28,7 @@ pages! {
     reuse "reuse.md"
     coming_from "coming-from.md"
     deferred_calls "deferred-calls.md"
+    etcd "etcd.md"
     fences "fences.md"
     first_lock "first-lock.md"
     keys "keys.md"

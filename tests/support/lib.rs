@@ -3,6 +3,7 @@
 //! * [`Server`] – a redis-server of the test's own, which can be paused, killed and restarted
 //! * [`Postgres`] – a PostgreSQL server of the test's own
 //! * [`Pooler`] – a transaction pooler in front of it
+//! * [`Etcd`] – an etcd cluster of the test's own, whose nodes can be cut off
 //! * [`Clock`] – what a server reads the time from, set by the test
 //! * [`Cluster`] – several of them that share the slots of a Redis Cluster, with replicas
 //! * [`Admin`] – a plain connection that looks at the server from outside
@@ -31,11 +32,13 @@ mod clock;
 mod cluster;
 mod errors;
 mod fenced;
+mod etcd;
 mod group;
 mod histories;
 pub mod log;
 mod managers;
 mod names;
+mod partition;
 mod polls;
 mod pooler;
 mod port;
@@ -55,6 +58,7 @@ pub use clock::Clock;
 pub use cluster::{Cluster, Move};
 pub use errors::is_no_runtime;
 pub use fenced::AcquireFenced;
+pub use etcd::Etcd;
 pub use group::{Group, with_replicas};
 pub use histories::judged;
 pub use lockmacro_tests_stores::on;

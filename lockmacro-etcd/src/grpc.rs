@@ -1,0 +1,165 @@
+//! gRPC on a connection to one node: a request is a stream of HTTP/2, and each message on it is
+//! preceded by a flag and its length.
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use h2::client::SendRequest;
+use h2::{RecvStream, SendStream};
+use http::HeaderMap;
+use http::header::HeaderValue;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+
+use crate::api::Request;
+use crate::error::Failure;
+use crate::wire::{Answer, Message};
+
+/// A connection to a node. It is closed when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    requests: SendRequest<Bytes>,
+    origin: String,
+    /// What the login has given.
+    token: Option<HeaderValue>,
+    driver: AbortHandle,
+    answered: Mutex<Instant>,
+}
+
+impl Connection {
+    /// Speaks HTTP/2 on a transport to a node, which is `http://host:port`.
+    pub(crate) async fn open<T>(transport: T, origin: String) -> Result<Self, Failure>
+    where
+        T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let opened = h2::client::handshake(transport).await.map_err(Failure::not_sent)?;
+        let (requests, connection) = opened;
+        let driver = tokio::spawn(connection).abort_handle();
+        let answered = Mutex::new(Instant::now());
+        Ok(Self { requests, origin, token: None, driver, answered })
+    }
+
+    /// Sends this token with every request from now on.
+    pub(crate) fn log_in(&mut self, token: Bytes) {
+        self.token = HeaderValue::from_maybe_shared(token).ok();
+    }
+
+    /// Whether the node has answered any request since then.
+    pub(crate) fn has_answered_since(&self, then: Instant) -> bool {
+        *self.answered.lock().expect("no panic") > then
+    }
+
+    /// Whether it has ended, so that nothing can be sent on it.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.driver.is_finished()
+    }
+
+    /// Ends the connection and all requests on it, which then count as unanswered.
+    pub(crate) fn close(&self) {
+        self.driver.abort();
+    }
+
+    /// Sends a request, and waits so long for its answer.
+    pub(crate) async fn call(&self, request: Request, time: Duration) -> Result<Answer, Failure> {
+        let (path, message) = request;
+        let call = async {
+            let mut stream = self.stream(path).await?;
+            stream.send(&message, true)?;
+            let answer = stream.next().await?;
+            // A status behind the answer would say that the answer does not count.
+            let end = stream.next().await?;
+            *self.answered.lock().expect("no panic") = Instant::now();
+            answer.filter(|_| end.is_none()).ok_or(Failure::unanswered("half of an answer"))
+        };
+        let late = |_| Failure::unanswered(format!("{} has not answered in {time:?}", self.origin));
+        timeout(time, call).await.map_err(late)?
+    }
+
+    /// Begins a request that may have several messages, and several answers.
+    pub(crate) async fn stream(&self, path: &'static str) -> Result<Stream, Failure> {
+        let mut requests = self.requests.clone().ready().await.map_err(Failure::not_sent)?;
+        let mut request = http::Request::post(format!("{}{path}", self.origin))
+            .header("content-type", "application/grpc")
+            .header("te", "trailers")
+            // A node that has lost the others ends a watch, and does not keep silent.
+            .header("hasleader", "true");
+        if let Some(token) = &self.token {
+            request = request.header("token", token);
+        }
+        let request = request.body(()).map_err(Failure::not_sent)?;
+        let opened = requests.send_request(request, false).map_err(Failure::not_sent)?;
+        let (answer, send) = opened;
+        Ok(Stream { send, head: Some(answer), body: None, buffer: BytesMut::new() })
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// The messages of one request, and of its answer.
+pub(crate) struct Stream {
+    send: SendStream<Bytes>,
+    head: Option<h2::client::ResponseFuture>,
+    body: Option<RecvStream>,
+    buffer: BytesMut,
+}
+
+impl Stream {
+    /// Sends a message, which is the last one or not.
+    pub(crate) fn send(&mut self, message: &Message, is_last: bool) -> Result<(), Failure> {
+        let message = message.as_ref();
+        let mut frame = BytesMut::with_capacity(5 + message.len());
+        frame.put_u8(0);
+        frame.put_u32(u32::try_from(message.len()).map_err(Failure::not_sent)?);
+        frame.put_slice(message);
+        self.send.send_data(frame.freeze(), is_last).map_err(Failure::unanswered)
+    }
+
+    /// The next message, or `None` at the end. A dropped future loses none.
+    pub(crate) async fn next(&mut self) -> Result<Option<Answer>, Failure> {
+        const PREFIX: usize = 5;
+        if let Some(head) = &mut self.head {
+            let answer = head.await.map_err(Failure::unanswered)?;
+            self.head = None;
+            if answer.status() != http::StatusCode::OK {
+                let text = format!("HTTP status {}: this is no etcd", answer.status());
+                return Err(Failure::unanswered(text));
+            }
+            // An answer without a message has its status here.
+            status(answer.headers())?;
+            self.body = Some(answer.into_body());
+        }
+        let Some(body) = &mut self.body else { return Ok(None) };
+        loop {
+            if let Some(mut length) = self.buffer.get(1..PREFIX) {
+                let length = length.get_u32() as usize;
+                if self.buffer.len() >= PREFIX + length {
+                    self.buffer.advance(PREFIX);
+                    return Ok(Some(Answer(self.buffer.split_to(length).freeze())));
+                }
+            }
+            let Some(data) = body.data().await else { break };
+            let data = data.map_err(Failure::unanswered)?;
+            // Fails only when the stream has ended, and then nothing more comes anyway.
+            let _ = body.flow_control().release_capacity(data.len());
+            self.buffer.extend_from_slice(&data);
+        }
+        let trailers = body.trailers().await.map_err(Failure::unanswered)?;
+        status(&trailers.ok_or(Failure::unanswered("an answer without a status"))?)?;
+        Ok(None)
+    }
+}
+
+fn status(headers: &HeaderMap) -> Result<(), Failure> {
+    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    match text("grpc-status").map(str::parse) {
+        None | Some(Ok(0)) => Ok(()),
+        Some(Ok(code)) => Err(Failure::of(code, text("grpc-message").unwrap_or_default())),
+        Some(Err(error)) => Err(Failure::unanswered(error)),
+    }
+}

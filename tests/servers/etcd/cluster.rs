@@ -1,0 +1,120 @@
+//! Three nodes: a leader that is gone, and a majority that is.
+
+use std::time::Instant;
+
+use lockmacro_tests::eventually;
+use lockmacro_tests::times::{FAILOVER, LONG_TTL};
+
+use super::*;
+
+/// Renewed every two seconds; longer than an election takes.
+const TTL: Duration = Duration::from_secs(6);
+
+fn lock(locks: &LockManager) -> Lock {
+    Lock::new("order").ttl(TTL).renew().manager(locks)
+}
+
+/// A lock outlives what is done to the leader, and nobody else is granted it.
+async fn outlives(harm: impl FnOnce(&mut Etcd, usize), mend: impl FnOnce(&mut Etcd, usize)) {
+    let mut etcd = Etcd::cluster().await;
+    let [one, other] = [manager(&etcd).await, manager(&etcd).await];
+    let (guard, first) = fenced(&lock(&one)).await.expect("granted");
+    let waiter = tokio::spawn({
+        let lock = lock(&other).wait(LONG_TTL);
+        async move { fenced(&lock).await }
+    });
+    let leader = etcd.leader().await;
+    harm(&mut etcd, leader);
+    for _ in 0..2 {
+        let left = guard.remaining();
+        let renewed = || std::future::ready(guard.remaining() > left);
+        eventually("it is renewed", FAILOVER, renewed).await;
+    }
+    guard.check().expect("it was held all the time");
+    assert!(!waiter.is_finished(), "nobody else is granted it");
+    guard.release().await.expect("released");
+    let (guard, second) = waiter.await.expect("no panic").expect("granted");
+    assert!(second > first, "{second:?} after {first:?}");
+    guard.release().await.expect("released");
+    mend(&mut etcd, leader);
+    etcd.keeps_nothing().await;
+}
+
+#[tokio::test]
+async fn a_lock_outlives_a_leader_that_is_killed() {
+    outlives(Etcd::kill, Etcd::restart).await;
+}
+
+#[tokio::test]
+async fn a_lock_outlives_a_leader_that_is_stopped() {
+    outlives(|etcd, leader| etcd.pause(leader), |etcd, leader| etcd.resume(leader)).await;
+}
+
+#[tokio::test]
+async fn a_lock_outlives_a_leader_that_is_cut_off() {
+    let cut = |is_cut| move |etcd: &mut Etcd, leader| etcd.cut_off(leader, is_cut);
+    outlives(cut(true), cut(false)).await;
+}
+
+/// A former leader does not know that it is one, and would restart leases that another one ends.
+#[tokio::test]
+async fn a_leader_that_is_cut_off_renews_nothing() {
+    let etcd = Etcd::cluster().await;
+    let leader = etcd.leader().await;
+    let alone = etcd.endpoint(etcd.port(leader));
+    let alone = lockmacro_etcd::connect([alone], EtcdOptions::default()).await.expect("there");
+    let others = (0..3).filter(|node| *node != leader).map(|node| etcd.port(node));
+    let others = others.map(|port| etcd.endpoint(port));
+    let others = lockmacro_etcd::connect(others, EtcdOptions::default()).await.expect("there");
+    let short = Lock::new("order").ttl(SHORT_TTL).renew();
+    let (guard, first) = fenced(&short.clone().manager(&alone)).await.expect("granted");
+    etcd.cut_off(leader, true);
+    let lock = short.clone().manager(&others).wait(LONG_TTL);
+    let (next, second) = fenced(&lock).await.expect("granted in the end");
+    assert!(!guard.is_held(), "the first one knew that it had lost it");
+    assert!(second > first);
+    let refused = short.manager(&alone).acquire().await.expect_err("not by a minority");
+    assert!(matches!(refused, LockError::Unavailable { .. }), "{refused:?}");
+    next.release().await.expect("released");
+    etcd.cut_off(leader, false);
+    etcd.keeps_nothing().await;
+}
+
+#[tokio::test]
+async fn without_a_majority_locks_end_in_time_and_with_one_they_are_granted_again() {
+    let etcd = Etcd::cluster().await;
+    let locks = manager(&etcd).await;
+    let (guard, first) = fenced(&lock(&locks)).await.expect("granted");
+    etcd.pause(0);
+    etcd.pause(1);
+    let began = Instant::now();
+    guard.lost().await;
+    assert!(began.elapsed() < TTL, "after {:?}", began.elapsed());
+    let refused = lock(&locks).acquire().await.expect_err("not by a minority");
+    assert!(matches!(refused, LockError::Unavailable { .. }), "{refused:?}");
+    etcd.resume(0);
+    etcd.resume(1);
+    let works = || async { lock(&locks).acquire().await.is_ok() };
+    eventually("it is granted again", FAILOVER, works).await;
+    let (guard, second) = fenced(&lock(&locks).wait(LONG_TTL)).await.expect("granted");
+    assert!(second > first, "{second:?} after {first:?}");
+    guard.release().await.expect("released");
+    etcd.keeps_nothing().await;
+}
+
+/// The first of the nodes is asked first.
+#[tokio::test]
+async fn a_node_that_is_stopped_costs_one_answer_and_no_lock() {
+    let etcd = Etcd::cluster().await;
+    let locks = manager(&etcd).await;
+    let lock = || Lock::new("order").manager(&locks);
+    lock().acquire().await.expect("granted").release().await.expect("released");
+    etcd.leader().await;
+    etcd.pause(0);
+    lock().acquire().await.expect("granted").release().await.expect("released");
+    let began = Instant::now();
+    lock().acquire().await.expect("granted").release().await.expect("released");
+    assert!(began.elapsed() < Duration::from_millis(400), "after {:?}", began.elapsed());
+    etcd.resume(0);
+    etcd.keeps_nothing().await;
+}
