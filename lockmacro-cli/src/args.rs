@@ -69,7 +69,7 @@ pub enum Command {
         #[arg(long, default_value_t = 100, value_parser = Limit::new().range(1..=1_000))]
         limit: usize,
     },
-    /// Examines the servers: what is wrong with them, and what mends it. Changes nothing.
+    /// Examines the servers: what is wrong with them, and what fixes it. Changes nothing.
     Doctor {
         /// A key to check the rights on, for a user who may use some keys only.
         key: Option<String>,

@@ -1,4 +1,4 @@
-//! The command `doctor`: what is wrong with the servers of a URL, and what mends it.
+//! The command `doctor`: what is wrong with the servers of a URL, and what fixes it.
 
 mod postgres;
 mod redis;
@@ -23,7 +23,7 @@ const RATE_MAX: f64 = 0.005;
 const AHEAD_MAX: f64 = 60.0;
 /// A longer round trip is reported: a lock takes two.
 const FAR: Duration = Duration::from_millis(50);
-/// What mends a server that is down.
+/// What fixes a server that is down.
 const START: &str = "start the server, or correct its host and port in the URL";
 /// How long a server that does not answer may take to accept a connection.
 const ACCEPTS_WITHIN: Duration = Duration::from_secs(1);
@@ -37,12 +37,12 @@ struct Finding {
     code: &'static str,
     text: String,
     /// A command for a shell, or what to change.
-    mend: String,
+    fix: String,
 }
 
 impl Finding {
-    fn new(is_problem: bool, code: &'static str, text: impl ToString, mend: impl ToString) -> Self {
-        Self { is_problem, code, text: text.to_string(), mend: mend.to_string() }
+    fn new(is_problem: bool, code: &'static str, text: impl ToString, fix: impl ToString) -> Self {
+        Self { is_problem, code, text: text.to_string(), fix: fix.to_string() }
     }
 }
 
@@ -55,12 +55,12 @@ struct Patient<'a> {
 }
 
 impl<'a> Patient<'a> {
-    fn problem(&mut self, code: &'static str, text: impl ToString, mend: impl ToString) {
-        self.found.push(Finding::new(true, code, text, mend));
+    fn problem(&mut self, code: &'static str, text: impl ToString, fix: impl ToString) {
+        self.found.push(Finding::new(true, code, text, fix));
     }
 
-    fn hint(&mut self, code: &'static str, text: impl ToString, mend: impl ToString) {
-        self.found.push(Finding::new(false, code, text, mend));
+    fn hint(&mut self, code: &'static str, text: impl ToString, fix: impl ToString) {
+        self.found.push(Finding::new(false, code, text, fix));
     }
 
     fn text(&self, name: &str) -> &'a str {
@@ -94,17 +94,17 @@ impl<'a> Patient<'a> {
         let here = ["/", "127.", "localhost", "[::1]"];
         if !is_encrypted(self.url) && !here.iter().any(|it| self.server.starts_with(it)) {
             let text = "passwords and the tokens of locks cross the network in the clear";
-            let mend = "`rediss://…` in the URL, or `sslmode=require` for PostgreSQL";
-            self.hint("not_encrypted", text, mend);
+            let fix = "`rediss://…` in the URL, or `sslmode=require` for PostgreSQL";
+            self.hint("not_encrypted", text, fix);
         }
     }
 
-    fn look_at_connections(&mut self, used: &str, most: &str, mend: impl ToString) {
+    fn look_at_connections(&mut self, used: &str, most: &str, fix: impl ToString) {
         let used = self.number(used);
         let most = self.number(most);
         if most > 0.0 && used > most * FULL {
             let text = format_args!("it has {used} of its {most} connections, and refuses more");
-            self.hint("connections", text, mend);
+            self.hint("connections", text, fix);
         }
     }
 }
@@ -139,14 +139,14 @@ pub async fn examine(url: &str, key: Option<String>, json: bool) -> Result<Repor
         unreachable.for_each(|(_, finding)| finding.is_problem = false);
     } else if url.starts_with("redlock") {
         let text = format_args!("only {votes} of {nodes} nodes vote: no lock is granted");
-        let mend = if found.iter().any(|(_, finding)| finding.code == "one_server") {
+        let fix = if found.iter().any(|(_, finding)| finding.code == "one_server") {
             redis::ONCE
         } else if answering > nodes / 2 {
             "wait until more of its nodes vote: each says why it does not"
         } else {
             "start the nodes that do not answer"
         };
-        found.push(("redlock".to_owned(), Finding::new(true, "no_majority", text, mend)));
+        found.push(("redlock".to_owned(), Finding::new(true, "no_majority", text, fix)));
     }
     found.sort_by_key(|(_, finding)| !finding.is_problem);
     let done = !found.iter().any(|(_, finding)| finding.is_problem);
@@ -172,7 +172,7 @@ fn findings(url: &str, seen: &InspectedServer) -> Vec<Finding> {
 /// A server that did not answer the first questions.
 fn unreachable(url: &str, server: &str, error: &LockError) -> Finding {
     let cli = redis::cli(url, server);
-    let mend = match error {
+    let fix = match error {
         LockError::Authentication { .. } => "`user:password@` in the URL",
         LockError::AccessDenied { .. } if url.starts_with("postgres") => {
             "the GRANT that it names, as the owner of the schema or the database"
@@ -199,7 +199,7 @@ fn unreachable(url: &str, server: &str, error: &LockError) -> Finding {
         },
         _ => "correct the URL",
     };
-    Finding::new(true, "unreachable", error, mend)
+    Finding::new(true, "unreachable", error, fix)
 }
 
 /// Whether a server accepts connections. A socket that does not is no timeout.
@@ -229,9 +229,9 @@ fn as_text(servers: &[InspectedServer], found: &[(String, Finding)]) -> String {
     };
     let rows: Vec<_> = servers.iter().map(row).collect();
     let mut text = table(["SERVER", "VERSION", "ROLE", "AWAY", "CLOCK", "CLIENTS"], &rows);
-    for (server, Finding { is_problem, text: finding, mend, .. }) in found {
+    for (server, Finding { is_problem, text: finding, fix, .. }) in found {
         let kind = if *is_problem { "problem" } else { "hint" };
-        text += &format!("\n{kind}: {}: {}\n    {}\n", plain(server), plain(finding), plain(mend));
+        text += &format!("\n{kind}: {}: {}\n    {}\n", plain(server), plain(finding), plain(fix));
     }
     let problems = found.iter().filter(|(_, finding)| finding.is_problem).count();
     text + &match problems {
@@ -258,9 +258,9 @@ fn as_json(servers: &[InspectedServer], found: &[(String, Finding)], is_healthy:
         })
     };
     let finding = |(server, finding): &(String, Finding)| {
-        let Finding { is_problem, code, text, mend } = finding;
+        let Finding { is_problem, code, text, fix } = finding;
         let level = if *is_problem { "problem" } else { "hint" };
-        json!({ "server": server, "level": level, "code": code, "text": text, "mend": mend })
+        json!({ "server": server, "level": level, "code": code, "text": text, "fix": fix })
     };
     let servers: Value = servers.iter().map(server).collect();
     let found: Value = found.iter().map(finding).collect();

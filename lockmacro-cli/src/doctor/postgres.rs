@@ -35,14 +35,14 @@ impl Patient<'_> {
         }
         if self.number("replicas") > 0.0 && self.text("synchronous_standby_names").is_empty() {
             let text = "its standbys are asynchronous: a failover may forget the last locks";
-            let mend = "name them in synchronous_standby_names, more of them than have to answer";
-            self.hint("asynchronous", text, mend);
+            let fix = "name them in synchronous_standby_names, more of them than have to answer";
+            self.hint("asynchronous", text, fix);
         }
         let open = self.number("oldest_transaction_seconds");
         if open > OPEN_MAX {
-            let mend = "SELECT pid, xact_start, query FROM pg_stat_activity ORDER BY xact_start;";
+            let fix = "SELECT pid, xact_start, query FROM pg_stat_activity ORDER BY xact_start;";
             let text = format_args!("a transaction is open for {open} s: locks become slow");
-            self.hint("long_transaction", text, mend);
+            self.hint("long_transaction", text, fix);
         }
         if !self.facts.gets_pushes {
             let text = "pushes do not arrive, as behind a pooler, and so waiters poll";
@@ -58,17 +58,17 @@ impl Patient<'_> {
             let text = format_args!(
                 "this user may have {allowed} connections, and a manager uses {CONNECTIONS_MAX}"
             );
-            let mend = "raise max_connections, or the CONNECTION LIMIT of the user or database";
+            let fix = "raise max_connections, or the CONNECTION LIMIT of the user or database";
             let is_problem = allowed < CONNECTIONS_MIN;
-            self.found.push(Finding::new(is_problem, "few_connections", text, mend));
+            self.found.push(Finding::new(is_problem, "few_connections", text, fix));
         }
         if self.text("connections").is_empty() {
             let text = "the connections and open transactions of others were not examined";
             let user = self.facts.user.as_deref().unwrap_or_default().replace('"', "\"\"");
-            let mend = format_args!("GRANT pg_read_all_stats TO \"{user}\";");
-            self.hint("no_statistics", text, mend);
+            let fix = format_args!("GRANT pg_read_all_stats TO \"{user}\";");
+            self.hint("no_statistics", text, fix);
         }
-        let mend = "raise max_connections and restart the server, or use a pooler";
-        self.look_at_connections("connections", "max_connections", mend);
+        let fix = "raise max_connections and restart the server, or use a pooler";
+        self.look_at_connections("connections", "max_connections", fix);
     }
 }

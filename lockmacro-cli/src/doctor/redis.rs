@@ -11,7 +11,7 @@ const FIRST: (u64, u64) = (6, 2);
 const LAG_MAX: f64 = 5.0;
 /// The share of its memory from which on a server is nearly full.
 const NEARLY_FULL: f64 = 0.9;
-/// What mends a Redlock with one server under two names.
+/// What fixes a Redlock with one server under two names.
 pub(super) const ONCE: &str = "name each server once in the URL";
 /// Parts of the names of rights without which waiters poll.
 const OF_WAITERS: [&str; 4] = ["&", "subscribe", "publish", "pubsub"];
@@ -26,8 +26,8 @@ impl Patient<'_> {
             if let LockError::InvalidSetting { .. } = error {
                 self.problem("one_server", text, ONCE);
             } else {
-                let mend = "wait, or `?durable` in the URL where all nodes write to disk";
-                self.hint("no_vote", text, mend);
+                let fix = "wait, or `?durable` in the URL where all nodes write to disk";
+                self.hint("no_vote", text, fix);
             }
         }
         let line = |rights: &[String]| {
@@ -42,18 +42,18 @@ impl Patient<'_> {
         }
         if let Some(error) = &facts.no_info {
             let text = format_args!("it does not answer INFO, and little was examined: {error}");
-            let mend = match error {
+            let fix = match error {
                 LockError::AccessDenied { .. } => line(&["+info".to_owned()]),
                 _ => "ask its provider for INFO, or use Redis or Valkey".to_owned(),
             };
-            return self.hint("no_info", text, mend);
+            return self.hint("no_info", text, fix);
         }
         self.look_at_server(&cli);
         self.look_at_memory(&cli);
         self.look_at_disk(&cli);
         let twice = self.number("maxclients") * 2.0;
-        let mend = format_args!("{cli} CONFIG SET maxclients {twice}");
-        self.look_at_connections("connected_clients", "maxclients", mend);
+        let fix = format_args!("{cli} CONFIG SET maxclients {twice}");
+        self.look_at_connections("connected_clients", "maxclients", fix);
     }
 
     fn look_at_rights(&mut self, user: &str, line: impl Fn(&[String]) -> String) {
@@ -63,8 +63,8 @@ impl Patient<'_> {
         if !is_told {
             self.hint("rights_unknown", unknown, "compare them with `lockmacro acl`");
         } else if facts.needs_key {
-            let mend = "lockmacro doctor KEY, with a key that it may lock";
-            self.hint("rights_unknown", unknown, mend);
+            let fix = "lockmacro doctor KEY, with a key that it may lock";
+            self.hint("rights_unknown", unknown, fix);
         }
         let is_of_waiters = |right: &String| OF_WAITERS.iter().any(|it| right.contains(it));
         let (of_waiters, of_locks): (Vec<_>, Vec<_>) =
@@ -143,8 +143,8 @@ impl Patient<'_> {
             let is_problem = most > 0.0;
             let when = if is_problem { "it evicts" } else { "with a maxmemory it would evict" };
             let text = format_args!("its maxmemory-policy is {policy}: {when} held locks");
-            let mend = format_args!("{cli} CONFIG SET maxmemory-policy noeviction");
-            self.found.push(Finding::new(is_problem, "eviction", text, mend));
+            let fix = format_args!("{cli} CONFIG SET maxmemory-policy noeviction");
+            self.found.push(Finding::new(is_problem, "eviction", text, fix));
         } else if most > 0.0 && share >= 1.0 {
             self.problem("full", "its memory is full, and it refuses new locks", room);
         } else if most > 0.0 && share >= NEARLY_FULL {
@@ -166,8 +166,8 @@ impl Patient<'_> {
         let appends = self.text("aof_enabled") == "1";
         if self.url.contains("durable") && (!appends || syncs.is_some_and(|it| it != "always")) {
             let text = "its restart may forget locks, which `durable` denies, and grant one twice";
-            let mend = format_args!("{cli} CONFIG SET appendonly yes appendfsync always");
-            self.problem("not_durable", text, mend);
+            let fix = format_args!("{cli} CONFIG SET appendonly yes appendfsync always");
+            self.problem("not_durable", text, fix);
         } else if !appends && let Some(saves) = setting("save") {
             let lost = if saves.is_empty() { "all" } else { "since its last snapshot" };
             let text = format_args!("a restart forgets locks and fences: {lost}");

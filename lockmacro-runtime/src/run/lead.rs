@@ -131,7 +131,7 @@ fn inside_of_another() -> LockError {
     LockError::invalid("lead", detail)
 }
 
-/// Whether only a change of the program or of the key helps.
+/// Whether only a change of the program or of the key fixes it.
 fn stays(error: &LockError) -> bool {
     use LockError::{InvalidKey, InvalidSetting, KeyNotALock, NoRuntime, NotInstalled, ShutDown};
     matches!(

@@ -61,7 +61,7 @@ impl Mode {
         }
     }
 
-    /// Why the mode cannot be asked for, with the mend.
+    /// Why the mode cannot be asked for, with the fix.
     pub(crate) fn fault(self) -> Option<String> {
         match self {
             Mode::Permits(0) => Some(format!("0 would let nobody in: name 1 to {PERMITS_MAX}")),

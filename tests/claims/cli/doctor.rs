@@ -11,28 +11,28 @@ use lockmacro_tests::{Clock, Cluster, Postgres};
 
 use super::*;
 
-/// The codes and the mends of what is found, and whether any of it is a problem.
+/// The codes and the fixes of what is found, and whether any of it is a problem.
 async fn examined(url: &str, more: &[&str]) -> (Vec<(String, String)>, bool) {
     let said = tool_at(url, &[&["doctor", "--json"], more].concat()).await;
     let report = said.json();
     assert_eq!(report["format"], 1);
     let text = |finding: &Value, name: &str| finding[name].as_str().expect(name).to_owned();
     let findings = report["findings"].as_array().expect("a list");
-    let found = findings.iter().map(|finding| (text(finding, "code"), text(finding, "mend")));
+    let found = findings.iter().map(|finding| (text(finding, "code"), text(finding, "fix")));
     let is_ill = findings.iter().any(|finding| finding["level"] == "problem");
     assert_eq!((said.code, report["healthy"] == false), (Some(i32::from(is_ill)), is_ill));
     (found.collect(), is_ill)
 }
 
-/// The mend of the first problem of a server.
-async fn mend(url: &str, more: &[&str], code: &str) -> String {
+/// The fix of the first problem of a server.
+async fn fix(url: &str, more: &[&str], code: &str) -> String {
     let (found, is_ill) = examined(url, more).await;
     assert!(is_ill, "{found:?}");
     assert_eq!(found[0].0, code, "{found:?}");
     found[0].1.clone()
 }
 
-/// The mend of a hint of a server without a problem.
+/// The fix of a hint of a server without a problem.
 async fn hint(url: &str, more: &[&str], code: &str) -> String {
     let (found, is_ill) = examined(url, more).await;
     assert!(!is_ill, "{found:?}");
@@ -47,9 +47,9 @@ async fn is_well(url: &str, more: &[&str]) -> bool {
 }
 
 /// Runs a line as it is shown.
-fn run(mend: &str) {
-    let output = std::process::Command::new("sh").args(["-c", mend]).output().expect("sh");
-    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "OK", "{mend}: {output:?}");
+fn run(fix: &str) {
+    let output = std::process::Command::new("sh").args(["-c", fix]).output().expect("sh");
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "OK", "{fix}: {output:?}");
 }
 
 /// The URL of a user with these rights only.
@@ -72,7 +72,7 @@ async fn a_server_that_is_well_has_no_finding() {
 async fn a_missing_right_is_mended_by_the_line_that_is_shown() {
     let server = Server::start();
     let url = user(&server, "~* resetchannels +@all -del -subscribe -pubsub|numsub");
-    let line = mend(&url, &[], "rights").await;
+    let line = fix(&url, &[], "rights").await;
     assert!(line.ends_with(" ACL SETUSER shop +del"), "{line}");
     run(&line);
     let line = hint(&url, &[], "rights_of_waiters").await;
@@ -87,7 +87,7 @@ async fn the_rights_of_a_user_of_some_keys_are_checked_on_a_key() {
     let url = user(&server, "~report:* ~lm1:w?:{report:*} &lm1:* +@all");
     assert!(hint(&url, &[], "rights_unknown").await.starts_with("lockmacro doctor KEY"));
     assert!(is_well(&url, &["report:7"]).await);
-    run(&mend(&url, &["order:7"], "rights").await);
+    run(&fix(&url, &["order:7"], "rights").await);
     assert!(is_well(&url, &["order:7"]).await);
     let locks = LockManager::connect(&url).await.expect("there");
     hold(&locks, "order:7").await.release().await.expect("allowed");
@@ -98,7 +98,7 @@ async fn the_rights_of_a_user_of_some_keys_are_checked_on_a_key() {
 async fn a_user_who_may_call_no_script_lacks_that() {
     let server = Server::start();
     let url = user(&server, "~* &* +@all -eval -evalsha -acl");
-    let line = mend(&url, &[], "rights").await;
+    let line = fix(&url, &[], "rights").await;
     assert!(line.ends_with(" ACL SETUSER shop +evalsha +eval"), "{line}");
     run(&line);
     assert!(is_well(&url, &[]).await);
@@ -113,12 +113,12 @@ async fn the_right_to_a_key_is_no_right_to_others_and_that_of_a_pattern_is_for_a
         Lock::new("order1").manager(&locks).acquire().await.expect_err("not allowed");
     };
     let url = user(&server, "~report:* &lm1:* +@all");
-    let line = mend(&url, &["order[1]"], "rights").await;
+    let line = fix(&url, &["order[1]"], "rights").await;
     assert!(line.contains(r" '~order\[1\]' "), "{line}");
     run(&line);
     locks(&url, "order[1]").await;
     let url = user(&server, "~order:* &lm1:* +@all");
-    let line = mend(&url, &["order:7"], "rights").await;
+    let line = fix(&url, &["order:7"], "rights").await;
     let printed = tool_at("", &["acl", "order:*"]).await.out;
     let keys = printed.split_whitespace().filter(|word| word.starts_with('~'));
     let keys: Vec<_> = keys.map(|word| format!("'{word}'")).collect();
@@ -155,7 +155,7 @@ async fn the_right_to_a_key_with_blanks_has_a_wildcard_for_each() {
     let server = Server::start();
     for key in ["a b", "a\tb\u{a0}c"] {
         let url = user(&server, "~report:* &lm1:* +@all");
-        run(&mend(&url, &[key], "rights").await);
+        run(&fix(&url, &[key], "rights").await);
         assert!(is_well(&url, &[key]).await);
         let locks = LockManager::connect(&url).await.expect("there");
         hold(&locks, key).await.release().await.expect("allowed");
@@ -196,7 +196,7 @@ async fn a_server_that_evicts_locks_is_mended_by_the_command_that_is_shown() {
     let server = Server::with(&["--maxmemory-policy", "volatile-lru"]);
     hint(&server.url(), &[], "eviction").await;
     server.admin().configure("maxmemory", "100mb");
-    run(&mend(&server.url(), &[], "eviction").await);
+    run(&fix(&server.url(), &[], "eviction").await);
     assert!(is_well(&server.url(), &[]).await);
 }
 
@@ -205,7 +205,7 @@ async fn a_full_server_is_found() {
     let server = Server::with(&["--maxmemory", "100mb"]);
     assert!(is_well(&server.url(), &[]).await);
     server.admin().configure("maxmemory", "1");
-    assert!(mend(&server.url(), &[], "full").await.starts_with("raise its maxmemory"));
+    assert!(fix(&server.url(), &[], "full").await.starts_with("raise its maxmemory"));
 }
 
 #[tokio::test]
@@ -214,7 +214,7 @@ async fn a_replica_names_its_primary_and_the_primary_a_replica_that_is_behind() 
     let port = primary.port().to_string();
     let replica = Server::with(&["--replicaof", "127.0.0.1", &port]);
     let named = format!("the primary, 127.0.0.1:{port}, in the URL");
-    assert_eq!(mend(&replica.url(), &[], "replica").await, named);
+    assert_eq!(fix(&replica.url(), &[], "replica").await, named);
     assert_eq!(hint(&primary.url(), &[], "asynchronous").await, "`?replicated=1` in the URL");
     let acked = format!("{}?replicated=1", primary.url());
     let up_to_date = async || is_well(&acked, &[]).await;
@@ -222,14 +222,14 @@ async fn a_replica_names_its_primary_and_the_primary_a_replica_that_is_behind() 
     replica.pause();
     eventually("the replica is behind", IN_TIME, async || !up_to_date().await).await;
     assert!(hint(&acked, &[], "replica_behind").await.ends_with("INFO replication"));
-    mend(&acked.replace("=1", "=2"), &[], "too_few_replicas").await;
+    fix(&acked.replace("=1", "=2"), &[], "too_few_replicas").await;
     replica.resume();
 }
 
 #[tokio::test]
 async fn a_server_that_refuses_writes_for_want_of_replicas_is_found() {
     let server = Server::with(&["--min-replicas-to-write", "2"]);
-    let line = mend(&server.url(), &[], "too_few_replicas").await;
+    let line = fix(&server.url(), &[], "too_few_replicas").await;
     run(line.strip_prefix("start more, or ").expect("a command"));
     assert!(is_well(&server.url(), &[]).await);
 }
@@ -249,7 +249,7 @@ async fn a_server_that_accepts_and_does_not_answer_is_told_from_one_that_is_down
 #[tokio::test]
 async fn a_node_of_a_cluster_wants_another_url() {
     let server = Server::with(&["--cluster-enabled", "yes"]);
-    assert!(mend(&server.url(), &[], "cluster").await.starts_with("`redis-cluster://`"));
+    assert!(fix(&server.url(), &[], "cluster").await.starts_with("`redis-cluster://`"));
 }
 
 #[tokio::test]
@@ -263,7 +263,7 @@ async fn a_server_that_cannot_save_its_data_is_found() {
         info.contains("rdb_last_bgsave_status:err")
     })
     .await;
-    assert!(mend(&server.url(), &[], "not_saved").await.ends_with("BGSAVE"));
+    assert!(fix(&server.url(), &[], "not_saved").await.ends_with("BGSAVE"));
 }
 
 #[tokio::test]
@@ -315,9 +315,9 @@ async fn a_clock_that_runs_fast_or_has_another_date_is_found() {
 async fn a_server_that_is_away_or_refuses_the_login_is_found() {
     let mut server = Server::with(&["--requirepass", "secret"]);
     let wrong = server.url_as("", "wrong");
-    assert_eq!(mend(&wrong, &[], "unreachable").await, "`user:password@` in the URL");
+    assert_eq!(fix(&wrong, &[], "unreachable").await, "`user:password@` in the URL");
     server.kill();
-    let line = mend(&server.url(), &[], "unreachable").await;
+    let line = fix(&server.url(), &[], "unreachable").await;
     assert!(line.starts_with("start the server"), "{line}");
 }
 
@@ -331,7 +331,7 @@ async fn a_server_that_is_busy_with_a_script_is_mended_by_the_command_that_is_sh
     while admin.send::<String>(&["PING"]).is_ok() {
         assert!(Instant::now() < deadline, "the script runs");
     }
-    let line = mend(&server.url(), &[], "unreachable").await;
+    let line = fix(&server.url(), &[], "unreachable").await;
     assert!(line.ends_with(" SCRIPT KILL"), "{line}");
     admin.ask::<()>(&["SCRIPT", "KILL"]);
     endless.join().expect("it ends").expect_err("it was killed");
@@ -381,8 +381,8 @@ async fn a_redlock_that_names_a_server_twice_is_told_so() {
     let (found, is_ill) = examined(&url, &[]).await;
     assert!(is_ill, "{found:?}");
     let named = "name each server once in the URL";
-    assert!(found.iter().any(|(code, mend)| code == "one_server" && mend == named), "{found:?}");
-    assert!(!found.iter().any(|(_, mend)| mend.starts_with("wait")), "{found:?}");
+    assert!(found.iter().any(|(code, fix)| code == "one_server" && fix == named), "{found:?}");
+    assert!(!found.iter().any(|(_, fix)| fix.starts_with("wait")), "{found:?}");
     // The others are too young.
     let (found, _) = examined(&url.replace("?durable", ""), &[]).await;
     assert!(found.contains(&("no_majority".into(), named.into())), "{found:?}");
@@ -392,11 +392,11 @@ async fn a_redlock_that_names_a_server_twice_is_told_so() {
 async fn a_database_without_the_schema_and_with_unsafe_settings_is_found() {
     let database = Postgres::with(&[]).await;
     let url = database.url_of("postgres", "schema=doctor");
-    assert_eq!(mend(&url, &[], "unreachable").await, "lockmacro postgres install");
+    assert_eq!(fix(&url, &[], "unreachable").await, "lockmacro postgres install");
     // Not the schema of another URL.
     let said = tool_at("", &["--url", &url, "doctor", "--json"]).await.json();
     let line = "lockmacro --url … postgres install, with the URL in place of `…`";
-    assert_eq!(said["findings"][0]["mend"], line);
+    assert_eq!(said["findings"][0]["fix"], line);
     assert_eq!(tool_at(&url, &["postgres", "install"]).await.code, Some(0));
     assert_eq!(examined(&url, &[]).await, (vec![], false));
     let client = database.connect().await;
@@ -407,7 +407,7 @@ async fn a_database_without_the_schema_and_with_unsafe_settings_is_found() {
     };
     statements("ALTER SYSTEM SET fsync = off;SELECT pg_reload_conf();").await;
     eventually("the setting is read", IN_TIME, async || examined(&url, &[]).await.1).await;
-    statements(&mend(&url, &[], "not_durable").await).await;
+    statements(&fix(&url, &[], "not_durable").await).await;
     eventually("the setting is read", IN_TIME, async || !examined(&url, &[]).await.1).await;
 }
 
@@ -439,8 +439,8 @@ async fn a_database_is_examined_by_a_user_without_rights_on_statistics() {
     let (found, _) = examined(&url, &[]).await;
     assert_eq!(found.len(), 1, "{found:?}");
     have_ended().await;
-    let mend = hint(&url, &[], "no_statistics").await;
-    client.batch_execute(&mend).await.expect("granted");
+    let fix = hint(&url, &[], "no_statistics").await;
+    client.batch_execute(&fix).await.expect("granted");
     have_ended().await;
     assert!(hint(&url, &[], "connections").await.contains("max_connections"));
     drop(others);
@@ -453,7 +453,7 @@ async fn a_database_is_examined_by_a_user_without_rights_on_statistics() {
         .await;
     assert!(hint(&url, &[], "few_connections").await.contains("CONNECTION LIMIT"));
     limited(1).await;
-    assert!(self::mend(&url, &[], "few_connections").await.contains("CONNECTION LIMIT"));
+    assert!(self::fix(&url, &[], "few_connections").await.contains("CONNECTION LIMIT"));
     limited(20).await;
     let read_only = "ALTER ROLE app SET default_transaction_read_only = on";
     client.batch_execute(read_only).await.expect("set");
@@ -512,7 +512,7 @@ fn half_a_redis(lacks: &'static [&str], text: &'static str) -> String {
 #[tokio::test]
 async fn a_server_that_is_half_a_redis_is_told_by_what_it_lacks() {
     let url = half_a_redis(&["getex"], "+text\r\n");
-    assert_eq!(mend(&url, &[], "half_server").await, "use Redis 6.2 or later, or Valkey");
+    assert_eq!(fix(&url, &[], "half_server").await, "use Redis 6.2 or later, or Valkey");
     let said = tool_at(&url, &["doctor", "order:1"]).await;
     let lacks = "lacks getex, scripts that return a text";
     assert!(said.shows(lacks) && said.shows("does not answer INFO"), "{said:?}");
@@ -551,7 +551,7 @@ async fn the_user_is_the_one_that_the_library_logs_in_with() {
 }
 
 async fn mend_of(url: &str) -> String {
-    mend(url, &[], "unreachable").await
+    fix(url, &[], "unreachable").await
 }
 
 /// As some hosted servers: they serve locks all the same.

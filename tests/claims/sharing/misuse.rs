@@ -5,11 +5,11 @@ use lockmacro_tests::{Backend, on};
 
 use crate::{held, lock, released};
 
-fn refused(result: Result<lockmacro_runtime::LockGuard, LockError>, wanted: &str, mend: &str) {
+fn refused(result: Result<lockmacro_runtime::LockGuard, LockError>, wanted: &str, fix: &str) {
     let error = result.expect_err("refused");
     let is_right =
         matches!(&error, LockError::InvalidSetting { setting, .. } if *setting == wanted);
-    assert!(is_right && error.to_string().contains(mend), "{error}");
+    assert!(is_right && error.to_string().contains(fix), "{error}");
 }
 
 #[on(memory, redis, postgres)]

@@ -38,8 +38,8 @@ use crate::sys::time::Moment;
 use crate::sys::time::virtual_runtime;
 use crate::value::error::{LockError, UnavailableReason};
 
-type Task = Box<dyn FnOnce(Store) -> BoxFuture<'static, ()> + Send>;
-type Tasks = (mpsc::UnboundedSender<Task>, Handle);
+type ThreadTask = Box<dyn FnOnce(Store) -> BoxFuture<'static, ()> + Send>;
+type ThreadTasks = (mpsc::UnboundedSender<ThreadTask>, Handle);
 
 /// The background thread of a manager.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ pub(crate) struct Background {
 
 #[derive(Debug, Default)]
 struct Thread {
-    tasks: Option<Tasks>,
+    tasks: Option<ThreadTasks>,
     /// A thread ends when its tasks are done, and does not wait for further ones.
     stopped: bool,
 }
@@ -210,14 +210,14 @@ impl Background {
 
     /// Where tasks run: the sender of the tasks, and the runtime. It may have been the caller's, and
     /// have ended: then the tasks start again.
-    fn tasks(&self) -> Result<Tasks, LockError> {
+    fn tasks(&self) -> Result<ThreadTasks, LockError> {
         let mut here = self.thread.lock();
         if let Some(tasks) = here.tasks.as_ref().filter(|(tasks, _)| !tasks.is_closed()) {
             return Ok(tasks.clone());
         }
         let tasks = start(self.store.clone()).map_err(no_thread)?;
         let timers = Arc::clone(&self.timers);
-        let task: Task = Box::new(move |store| Box::pin(timers.work(store)));
+        let task: ThreadTask = Box::new(move |store| Box::pin(timers.work(store)));
         tasks.0.send(task).map_err(|_| no_thread("it ended"))?;
         // After a shutdown each task has a thread that ends with it, so that a lock which is
         // dropped late is released and nothing is left running.
@@ -233,7 +233,7 @@ impl Drop for Background {
 }
 
 /// Starts to run tasks, until the sender is dropped and all tasks are done.
-fn start(store: Store) -> io::Result<Tasks> {
+fn start(store: Store) -> io::Result<ThreadTasks> {
     let (sender, tasks) = mpsc::unbounded_channel();
     #[cfg(feature = "test-util")]
     if let Some(runtime) = virtual_runtime() {
@@ -254,7 +254,7 @@ fn start(store: Store) -> io::Result<Tasks> {
     Ok((sender, handle))
 }
 
-async fn work(store: Store, mut tasks: mpsc::UnboundedReceiver<Task>) {
+async fn work(store: Store, mut tasks: mpsc::UnboundedReceiver<ThreadTask>) {
     // Counted rather than kept, so that a finished task is freed at once.
     let in_flight = Arc::<InFlight>::default();
     while let Some(task) = tasks.recv().await {

@@ -126,7 +126,7 @@ pub(crate) fn wait<Q: KeyQueues>(
 }
 
 /// The place of a waiter. In a box, as each waiter holds it while it waits.
-struct Place {
+struct QueuePlace {
     rank: u32,
     /// When it was read.
     sample: Sample,
@@ -141,7 +141,7 @@ async fn ask_once<Q: KeyQueues>(
     request: &Request,
     (subscription, until): (&Subscription, Instant),
     (earlier, foreign): (&mut Applied, &mut Foreign),
-) -> Result<ControlFlow<Answer, Box<Place>>, Failed> {
+) -> Result<ControlFlow<Answer, Box<QueuePlace>>, Failed> {
     let over = until <= Instant::now();
     let mut retry = Retry::new(Budget::until(until, server.timeout()));
     let ask = |budget, _| async move {
@@ -176,7 +176,7 @@ async fn ask_once<Q: KeyQueues>(
                 foreign.tick(rank, holder.owner.is_none(), Moment::now(), random::fraction());
             let tick = tick(rank, holder.free_within, received, random::fraction());
             let pause = Instant::now() + soon.map_or(tick, |soon| soon.min(tick));
-            let queued = Place { rank, sample, pause: until.min(pause) };
+            let queued = QueuePlace { rank, sample, pause: until.min(pause) };
             return Ok(ControlFlow::Continue(Box::new(queued)));
         }
         Some((Some(rank), _)) => Queueing::Left(rank),

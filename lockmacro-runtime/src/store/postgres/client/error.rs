@@ -82,8 +82,8 @@ fn meaning(error: &Error, without_reply: Applied) -> RemoteError {
     match *code {
         SqlState::INVALID_PASSWORD | SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
             let plain = detail.ends_with("no encryption");
-            let mend = if plain { ": encrypt it by `sslmode=require`" } else { "" };
-            let detail = detail + mend;
+            let fix = if plain { ": encrypt it by `sslmode=require`" } else { "" };
+            let detail = detail + fix;
             last(LockError::Authentication { detail, server: None })
         }
         SqlState::INVALID_CATALOG_NAME => last(LockError::invalid_url(detail)),

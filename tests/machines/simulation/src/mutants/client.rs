@@ -76,8 +76,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "let waker = if MUTANT { Waker::noop().clone() } else { unparks_here() };"),
     // Waiting.
     mutant("a waiter never asks again", "stuck", "store/remote/wait.rs",
-        "Place { rank, sample, pause: until.min(pause) }",
-        "Place { rank, sample, pause: until }"),
+        "QueuePlace { rank, sample, pause: until.min(pause) }",
+        "QueuePlace { rank, sample, pause: until }"),
     mutant("a push is not heard", "idle", "store/remote/push.rs",
         "self.grant(number, secret, hand_off)", "drop((secret, hand_off))"),
     // Releases.
