@@ -267,6 +267,8 @@ fn blocking(locks: &LockManager, id: u32) -> Locked<u32> {
 #[tokio::test]
 async fn a_sync_caller_blocks_its_thread() {
     let table = Table::default();
+    // By a timer, which needs a runtime on the blocked thread, too.
+    table.network().delay.store(2, SeqCst);
     let locks = manager(&table).await;
     let held = lock(&locks, "order:42").acquire().await.expect("free");
     let waits = tokio::spawn(on_a_plain_thread(move || blocking(&locks, 42)));

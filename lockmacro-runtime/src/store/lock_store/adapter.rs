@@ -38,8 +38,8 @@ use crate::value::key::LockKey;
 use crate::value::limits::FOR_EVER;
 use crate::value::mode::Mode;
 
-/// The first pause of a waiter, which is also the shortest but for hints.
-const FIRST_PAUSE: Duration = Duration::from_millis(25);
+/// The first pause of a waiter: 25 to 42 ms with its jitter.
+const FIRST_PAUSE: Duration = Duration::from_millis(33);
 /// How long a pause is compared to the one before, in percent.
 const GROWTH: u32 = 150;
 /// The shortest pause after a hint, so that a store whose hints are always there is not asked
