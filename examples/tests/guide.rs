@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 const PAGES: [&str; 3] = [
     include_str!("../../docs/access.md"),
-    include_str!("../../docs/protocol.md"),
+    include_str!("../../docs/internals/protocol.md"),
     include_str!("../../docs/redis.md"),
 ];
 
