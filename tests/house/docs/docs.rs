@@ -258,13 +258,13 @@ a key, with its prefix | 1,024 bytes
     value/fence/mod.rs RETENTION_MAX: Duration = Duration::from_secs(3_650 * 24 * 60 * 60)
 fences of a grant | 256
     value/fence/mod.rs LONGEST: u64 = 256
-arguments of a deferred job | 1 MiB
+arguments of a job | 1 MiB
     jobs/limits.rs SIZE_MAX: usize = 1 << 20
-deferred jobs of a function that wait | 1,000,000
+jobs of a function that wait | 1,000,000
     jobs/limits.rs WAITING_MAX: usize = 1_000_000
 dead letters of a function | 10,000, the latest
     jobs/limits.rs DEAD_MAX: usize = 10_000
-tries of a deferred job | 10
+tries of a job | 10
     jobs/limits.rs ATTEMPTS: u32 = 10";
 
 #[test]
