@@ -27,7 +27,7 @@
 //! ```
 //!
 //! The [guide] has a page for each subject. Good starts are the [first lock](guide::first_lock),
-//! what to do when a lock is [busy](guide::busy) or [lost](guide::leases#lost-locks), and
+//! what to do when a lock is [busy](guide::waiting) or [lost](guide::leases#lost-locks), and
 //! [fences](guide::fences).
 //!
 //! # How to
@@ -36,7 +36,7 @@
 //! |---|---|---|
 //! | try once | the default, `wait = never` | the default |
 //! | wait | `wait = "5s"` | [`Lock::wait`] |
-//! | hold a lock over two functions | the inner one [joins](guide::re_entry) the outer one | [`Lock::acquire`] |
+//! | hold a lock over two functions | the inner one [joins](guide::first_lock#re-entry) the outer one | [`Lock::acquire`] |
 //! | hold it for as long as the work takes | no `ttl`, or `renew` | [`Lock::renew`] |
 //! | stop when it is lost | the default, at the next await; `guard = lock` to look at it | [`LockGuard::lost`], [`LockGuard::check`] |
 //! | skip a call that another machine makes | `on_busy = skip` | [`Lock::skip_when_busy`] |

@@ -45,6 +45,7 @@ fn documents() -> Vec<Page> {
         "docs/README.md",
         "docs/internals/decisions.md",
         "docs/internals/expansion.md",
+        "docs/internals/turns.md",
         "docs/internals/verification.md",
         "examples/README.md",
         "tests/README.md",
