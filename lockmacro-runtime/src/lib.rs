@@ -35,7 +35,7 @@
 //! |---|---|---|
 //! | try once | the default, `wait = never` | the default |
 //! | wait | `wait = "5s"` | [`Lock::wait`] |
-//! | hold a lock over two functions | the inner one [joins](guide::re_entry) the outer one | [`Lock::acquire`] |
+//! | hold a lock over two functions | the inner one [joins](guide::first_lock#re-entry) the outer one | [`Lock::acquire`] |
 //! | hold it for as long as the work takes | no `ttl`, or `renew` | [`Lock::renew`] |
 //! | stop when it is lost | the default, at the next await; `guard = lock` to look at it | [`LockGuard::lost`], [`LockGuard::check`] |
 //! | skip a call that another machine makes | `on_busy = skip` | [`Lock::skip_when_busy`] |

@@ -61,6 +61,7 @@ fn documents() -> Vec<Page> {
         "docs/README.md",
         "docs/internals/decisions.md",
         "docs/internals/expansion.md",
+        "docs/internals/turns.md",
         "docs/internals/verification.md",
         "examples/README.md",
         "tests/README.md",
@@ -325,6 +326,12 @@ fn what_is_shown_of_an_example_is_in_it() {
     let handler = readme.blocks("rust").into_iter().find(|block| block.contains("axum::"));
     let axum = code::read(&root().join("examples/recipes/axum.rs"));
     assert!(is_in(&handler.expect("the handler"), &axum), "the README's handler");
+    for block in page("web-services.md").blocks("rust,ignore") {
+        let is_in_a_recipe = ["actix.rs", "tonic.rs"].iter().any(|recipe| {
+            is_in(&block, &code::read(&root().join("examples/recipes").join(recipe)))
+        });
+        assert!(is_in_a_recipe, "{block}");
+    }
     let clients = ["lock.py", "lock_postgres.py"];
     let clients = clients.map(|file| code::read(&root().join("examples/protocol").join(file)));
     assert_eq!(page("internals/protocol.md").blocks("python"), clients);
