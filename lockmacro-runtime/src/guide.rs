@@ -23,11 +23,10 @@ macro_rules! pages {
 }
 
 pages! {
-    access "access.md"
     busy "busy.md"
     reuse "reuse.md"
     coming_from "coming-from.md"
-    deferred_calls "deferred-calls.md"
+    deferred_jobs "deferred-jobs.md"
     fences "fences.md"
     first_lock "first-lock.md"
     keys "keys.md"
@@ -39,8 +38,6 @@ pages! {
     protocol "protocol.md"
     re_entry "re-entry.md"
     redis "redis.md"
-    redlock "redlock.md"
-    replicas "replicas.md"
     scheduled_jobs "scheduled-jobs.md"
     scripts "scripts.md"
     settings "settings.md"

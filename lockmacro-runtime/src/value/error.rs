@@ -178,7 +178,7 @@ pub enum LockError {
     /// - with [`replicated`](crate::LockManagerBuilder::replicated): `+wait`
     /// - on the nodes of a Redlock: `+info`
     ///
-    /// [The guide](crate::guide::access) lists what else needs rights.
+    /// [The guide](crate::guide::redis#access) lists what else needs rights.
     #[error(
         "the lock server refuses access: {detail}{}{}",
         after(", at ", server.as_deref()),
