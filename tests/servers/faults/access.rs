@@ -13,7 +13,7 @@ use crate::{
 };
 
 const PASSWORD: &str = "hunter2";
-const ACCESS: &str = include_str!("../../../docs/access.md");
+const ACCESS: &str = include_str!("../../../docs/redis.md");
 const SETTINGS: &str = include_str!("../../../docs/reference/settings.md");
 
 /// A server with a user who has the rights given.
