@@ -1,7 +1,7 @@
 //! The guide: the pages of `docs/`, whose examples are tests here.
 //!
-// In a page, `[Waiting]` is a link to the file `waiting.md`. The definitions of `links.md` come first,
-// and the first definition of a link is the one that counts.
+// In a page, `[Waiting]` is a link to the file `waiting.md`. The definitions of `links.md` come
+// first, and the first definition of a link is the one that counts.
 #![doc = include_str!("guide/links.md")]
 #![doc = include_str!("../docs/README.md")]
 
