@@ -92,8 +92,8 @@ impl LockManagerBuilder {
     /// - The prefix is part of the key on the server, in errors, in logs, in the template of
     ///   metrics, in [`LockGuard::key`](crate::LockGuard::key), and in the names of deferred
     ///   functions.
-    /// - Code names keys without the prefix, also in [`LockGuard::of`](crate::LockGuard::of).
-    ///   Inspection (the tool `lockmacro`, `LockManager::inspect_locks`) takes the whole key.
+    /// - Code names keys without the prefix, also in [`guard_of`](crate::LockManager::guard_of).
+    ///   Inspection (the tool `lockmacro`, `LockManager::inspector`) takes the whole key.
     /// - It has at most 256 bytes, which count for the key's limit of 1,024 bytes. It contains no
     ///   `{` and `}`, which would move every key to one slot of a cluster, and does not begin with
     ///   `lm1:`. With any other prefix connecting fails with
