@@ -99,8 +99,8 @@ pub async fn late_writer(
     let next = FencedDesk::open("next", database, record).await?;
     let lock = Lock::new(order_key(&request.order_no)).wait(Duration::from_secs(30));
     let held = lock.clone().ttl(Duration::from_millis(200)).manager(&paused.locks);
-    let (lost, _) = held.acquire_fenced().await?;
-    let (guard, _) = lock.manager(&next.locks).acquire_fenced().await?;
+    let lost = held.fenced().acquire().await?;
+    let guard = lock.manager(&next.locks).fenced().acquire().await?;
     let in_time = next.write(request, &guard.fence_check()?).await?;
     guard.release().await?;
     let is_refused = in_time && !paused.write(request, &lost.fence_check()?).await?;

@@ -49,7 +49,7 @@ pub async fn tasks(
         }
     }
     if args.busy == Busy::Defer {
-        strategies::finish(&LockManager::installed()?).await?;
+        strategies::finish(&LockManager::current()?).await?;
     }
     Ok(())
 }
@@ -60,7 +60,7 @@ async fn open_desk(
     url: Option<&str>,
     record: &Record,
 ) -> Result<Desk, StartError> {
-    let installed = LockManager::installed().ok().filter(|_| args.busy == Busy::Defer);
+    let installed = LockManager::current().ok().filter(|_| args.busy == Busy::Defer);
     let locks = if let Some(locks) = installed {
         // A stored call knows no desk, so there is one manager for all of this process.
         locks
@@ -221,7 +221,7 @@ pub async fn be_a_desk(args: &Args, name: &str, record: &Path) -> Result<bool, S
     }
     work.await??;
     if args.busy == Busy::Defer && name != PHP {
-        strategies::finish(&LockManager::installed()?).await?;
+        strategies::finish(&LockManager::current()?).await?;
     }
     Ok(true)
 }

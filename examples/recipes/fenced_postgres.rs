@@ -37,9 +37,10 @@ pub async fn sell(db: &mut Client, sold: i64, fence: Fence) -> Result<bool, Erro
 
 /// Stands for a holder.
 pub async fn grant(locks: &LockManager) -> Result<Fence, LockError> {
-    let (guard, fences) = Lock::new("stock:7").manager(locks).acquire_fenced().await?;
+    let guard = Lock::new("stock:7").fenced().manager(locks).acquire().await?;
+    let fence = guard.fence().expect("it is fenced");
     guard.release().await?;
-    Ok(fences[0])
+    Ok(fence)
 }
 
 #[tokio::main]

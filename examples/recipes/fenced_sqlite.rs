@@ -31,9 +31,10 @@ fn sell(db: &mut Connection, sold: i64, fence: Fence) -> Result<bool> {
 }
 
 async fn grant(locks: &LockManager) -> std::result::Result<Fence, LockError> {
-    let (guard, fences) = Lock::new("stock:7").manager(locks).acquire_fenced().await?;
+    let guard = Lock::new("stock:7").fenced().manager(locks).acquire().await?;
+    let fence = guard.fence().expect("it is fenced");
     guard.release().await?;
-    Ok(fences[0])
+    Ok(fence)
 }
 
 #[tokio::main]

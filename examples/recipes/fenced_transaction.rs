@@ -28,7 +28,7 @@ pub async fn sell(db: &mut Client, sold: i64, check: &FenceCheck) -> Result<bool
 
 /// Stands for a holder.
 pub async fn grant(locks: &LockManager) -> Result<FenceCheck, LockError> {
-    let (guard, _) = Lock::new("stock:7").manager(locks).acquire_fenced().await?;
+    let guard = Lock::new("stock:7").manager(locks).fenced().acquire().await?;
     let check = guard.fence_check()?;
     guard.release().await?;
     Ok(check)

@@ -48,7 +48,7 @@ async fn two_requests_for_one_order_are_one_ok_and_one_locked_then_it_is_free() 
     assert!(matches!(retry_after(&first), Some(1..=5)), "{:?}", first.headers());
     assert_eq!(
         first.text().await.unwrap(),
-        r#"{"error":"order 42 is being processed: within 300 seconds only one request is allowed"}"#
+        "order 42 is being processed: within 300 seconds only one request is allowed"
     );
     assert_eq!(second.status(), StatusCode::OK);
     assert_eq!(second.text().await.unwrap(), r#"{"order":"42","audited":true}"#);

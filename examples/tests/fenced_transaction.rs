@@ -62,7 +62,7 @@ async fn nobody_is_granted_the_lock_until_a_checked_transaction_ends() {
     let (mut db, locks, theirs) =
         (server.connect().await, locks(&server).await, locks(&server).await);
     let lock = |of| Lock::new("stock:7").manager(of);
-    let (guard, _) = lock(&locks).acquire_fenced().await.expect("free");
+    let guard = lock(&locks).fenced().acquire().await.expect("free");
     let write = db.transaction().await.expect("begun");
     assert!(check(&write, &of(&guard)).await);
     // A release does not wait for the transaction.
@@ -89,18 +89,21 @@ async fn of_holders_that_share_the_lock_only_the_last_may_write() {
         let checked = db.query_one(exclusive.sql(), &values).await;
         checked.expect("an answer").get::<_, bool>(0)
     };
-    let (first, early) = shared(&ours).acquire_fenced().await.expect("free");
+    let fence = |guard: &LockGuard| guard.fence().expect("it is fenced");
+    let first = shared(&ours).fenced().acquire().await.expect("free");
+    let early = fence(&first);
     for of in [&ours, &theirs] {
-        let (next, later) = shared(of).acquire_fenced().await.expect("shared");
-        assert!(early[0] < later[0] && !check(&db, early[0]).await && check(&db, later[0]).await);
+        let next = shared(of).fenced().acquire().await.expect("shared");
+        let later = fence(&next);
+        assert!(early < later && !check(&db, early).await && check(&db, later).await);
         // Also one that wants no fence.
         shared(of).acquire().await.expect("shared").release().await.expect("held");
-        assert!(!check(&db, later[0]).await);
+        assert!(!check(&db, later).await);
         next.release().await.expect("held");
     }
-    let (last, fences) = shared(&ours).acquire_fenced().await.expect("shared");
+    let last = shared(&ours).fenced().acquire().await.expect("shared");
     db.batch_execute("BEGIN").await.expect("begun");
-    assert!(check(&db, fences[0]).await);
+    assert!(check(&db, fence(&last)).await);
     assert!(shared(&theirs).acquire().await.is_err_and(|busy| busy.is_busy()));
     db.batch_execute("COMMIT").await.expect("in time");
     shared(&theirs).acquire().await.expect("shared").release().await.expect("held");
@@ -116,7 +119,7 @@ async fn each_holder_of_a_turn_may_write_and_those_before_it_may_not() {
     let (db, locks) = (server.connect().await, locks(&server).await);
     let turn = (0..20).map(|_| async {
         let lock = Lock::new("stock:7").manager(&locks).wait(LONG_TTL);
-        let (guard, _) = lock.acquire_fenced().await.expect("served");
+        let guard = lock.fenced().acquire().await.expect("served");
         let mine = of(&guard);
         assert!(check(&db, &mine).await, "it holds the lock");
         guard.release().await.expect("held");
@@ -138,10 +141,11 @@ async fn the_largest_recorded_fence_decides_for_locks_of_another_store() {
     drop(locks(&server).await);
     let (db, elsewhere) = (server.connect().await, LockManager::isolated_memory());
     let grant = async || {
-        let (guard, fences) =
-            Lock::new("stock:7").manager(&elsewhere).acquire_fenced().await.expect("free");
+        let lock = Lock::new("stock:7").fenced().manager(&elsewhere);
+        let guard = lock.acquire().await.expect("free");
+        let fence = guard.fence().expect("it is fenced");
         guard.release().await.expect("held");
-        i64::from(fences[0])
+        i64::from(fence)
     };
     let early = grant().await;
     let late = grant().await;
@@ -190,8 +194,8 @@ async fn late_writes(checks: bool) -> (usize, usize) {
                 let (before, inside) = (pause(), pause());
                 let lock = Lock::new("stock:7").ttl(TTL).on_lost(OnLost::Finish).manager(&locks);
                 // A waiter would learn of the end of a lease a little later.
-                let (guard, _) = loop {
-                    match lock.clone().acquire_fenced().await {
+                let guard = loop {
+                    match lock.clone().fenced().acquire().await {
                         Ok(held) => break held,
                         Err(busy) => assert!(busy.is_busy(), "{busy}"),
                     }

@@ -94,7 +94,7 @@ async fn take_refuse_and_release(
         Err(error) => return Err(error),
         Ok(_) => panic!("the lock was given twice"),
     }
-    let (guard, _) = order(locks).acquire_fenced().await?;
+    let guard = order(locks).fenced().acquire().await?;
     if let Ok(guard) = order(in_vain).wait(Duration::from_millis(10)).acquire().await {
         guard.release().await?;
     }
@@ -112,7 +112,7 @@ async fn take_refuse_and_release(
     waiting.await?.release().await?;
     let permit = || order(next).permits(3);
     let (first, second) = (permit().acquire().await?, permit().acquire().await?);
-    let (third, _) = permit().acquire_fenced().await?;
+    let third = permit().fenced().acquire().await?;
     for permit in [first, second, third] {
         permit.release().await?;
     }

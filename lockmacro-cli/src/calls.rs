@@ -25,7 +25,7 @@ pub async fn run(manager: &LockManager, jobs: Jobs, json: bool) -> Result<Report
 }
 
 async fn overview(manager: &LockManager, json: bool) -> Result<Report, Failure> {
-    let seen = manager.inspect_deferred_functions(FUNCTIONS).await?;
+    let seen = manager.inspector().job_functions(FUNCTIONS).await?;
     let mut functions = Vec::new();
     let mut broken = Vec::new();
     for function in seen.items {

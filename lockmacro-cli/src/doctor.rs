@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::Duration;
 
-use lockmacro_runtime::__private::Unavailability as Reason;
+use lockmacro_runtime::UnavailableReason as Reason;
 use lockmacro_runtime::inspect::{InspectedServer, ServerFacts};
 use lockmacro_runtime::{LockError, LockKey, LockManager};
 use serde_json::{Value, json};
@@ -120,7 +120,7 @@ fn is_encrypted(url: &str) -> bool {
 pub async fn examine(url: &str, key: Option<String>, json: bool) -> Result<Report, Failure> {
     let manager = LockManager::builder().lazy().connect(url).await?;
     let key = key.map(LockKey::from);
-    let servers = manager.inspect_servers(key.as_ref()).await?;
+    let servers = manager.inspector().servers(key.as_ref()).await?;
     if servers.is_empty() {
         return Err("`memory://` has no server to examine".into());
     }

@@ -21,9 +21,9 @@ pub async fn list(
     json: bool,
 ) -> Result<Report, Failure> {
     let seen = if all {
-        manager.inspect_all(pattern, limit).await
+        manager.inspector().all(pattern, limit).await
     } else {
-        manager.inspect_locks(pattern, limit).await
+        manager.inspector().locks(pattern, limit).await
     };
     let seen = seen.map_err(|error| match error {
         LockError::AccessDenied { keys: Some(_), .. } if pattern == "*" => {
@@ -78,8 +78,8 @@ pub async fn queue(
     limit: usize,
     json: bool,
 ) -> Result<Report, Failure> {
-    let holder = manager.inspect_lock(&*key).await?;
-    let queue = manager.inspect_waiters(&*key, limit).await?;
+    let holder = manager.inspector().lock(&*key).await?;
+    let queue = manager.inspector().waiters(&*key, limit).await?;
     let text = if json {
         let waiters = queue.items.iter().enumerate().map(|(nth, waiter)| {
             let QueuedWaiter { owner, note, callers, left, .. } = waiter;
@@ -121,7 +121,7 @@ pub async fn release(
     yes: bool,
     json: bool,
 ) -> Result<Report, Failure> {
-    let Some(lock) = manager.inspect_lock(&*key).await? else {
+    let Some(lock) = manager.inspector().lock(&*key).await? else {
         return Ok(outcome(&key, None, false, json));
     };
     if lock.holder.owner.is_none() {
@@ -210,7 +210,7 @@ pub async fn holders_of(
     if lock.sharing.is_none() {
         return Ok((vec![lock.holder.clone()], false));
     }
-    let seen = manager.inspect_holders(lock.key.clone(), HOLDERS_MAX).await?;
+    let seen = manager.inspector().holders(lock.key.clone(), HOLDERS_MAX).await?;
     let mut holders = seen.items;
     if holders.is_empty() {
         // They have all released it meanwhile.

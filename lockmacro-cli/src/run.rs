@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use lockmacro_runtime::{Fence, Lock, LockError, LockGuard, LockManager, LossCause};
+use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LossCause};
 use serde_json::{Value, json};
 use tokio::process::Command;
 use tokio::select;
@@ -109,10 +109,10 @@ async fn under_lock(
         report["error"] = busy.to_string().into();
         return Ok(BUSY.into());
     }
-    let (guard, fences) = acquired?;
+    let guard = acquired?;
     let began = Instant::now();
     let [program, arguments @ ..] = &*options.command else { return Err("no command".into()) };
-    let [fence] = *fences else { return Err("no fence".into()) };
+    let fence = guard.fence().ok_or("no fence")?;
     report["fence"] = u64::from(fence).into();
     let mut command = Command::new(program);
     command.args(arguments).env("LOCKMACRO_KEY", key);
@@ -153,12 +153,8 @@ fn lock(key: &str, run: &Run) -> Lock {
     lock.holder_note(program.unwrap_or_default().to_string_lossy())
 }
 
-async fn acquire(
-    locks: &LockManager,
-    key: &str,
-    run: &Run,
-) -> Result<(LockGuard, Vec<Fence>), LockError> {
-    let (guard, fences) = lock(key, run).manager(locks).acquire_fenced().await?;
+async fn acquire(locks: &LockManager, key: &str, run: &Run) -> Result<LockGuard, LockError> {
+    let guard = lock(key, run).fenced().manager(locks).acquire().await?;
     // The lease of a lock that was handed off is short until it is renewed for the first time.
     while guard.remaining() < run.ttl / 2 {
         let Err(error) = guard.extend(run.ttl).await else { break };
@@ -167,7 +163,7 @@ async fn acquire(
         }
         sleep(AGAIN).await;
     }
-    Ok((guard, fences))
+    Ok(guard)
 }
 
 /// Waits for the end of the command, and passes signals to it. Returns whether the command was

@@ -41,12 +41,12 @@ pub async fn explain(
     key: &str,
     json: bool,
 ) -> Result<Report, Failure> {
-    let lock = manager.inspect_lock(key).await?;
+    let lock = manager.inspector().lock(key).await?;
     let (holders, truncated) = match &lock {
         Some(lock) => holders_of(manager, lock).await?,
         None => (Vec::new(), false),
     };
-    let queue = match manager.inspect_waiters(key, COUNTED).await {
+    let queue = match manager.inspector().waiters(key, COUNTED).await {
         Ok(queue) => queue.items,
         Err(LockError::KeyNotALock { .. }) if lock.is_some() => Vec::new(),
         Err(error) => return Err(error.into()),

@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use crate::engine::acquire::outcome::Acquired;
 use crate::engine::acquire::reentry::Scope;
+use crate::engine::lease::held::Held;
 use crate::engine::{current, telemetry};
+use crate::manager::lock_manager::LockManager;
 use crate::protocol::answer::Released;
-use crate::run_policy::RunPolicy;
 #[cfg(feature = "defer")]
 use crate::sys::time::Moment;
 use crate::value::defaults::check_ttl;
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::{LockError, UnavailableReason};
 use crate::value::fence::{Fence, FenceCheck};
 use crate::value::key::LockKey;
 use crate::value::loss::{LossCause, Lost, OnLost};
@@ -38,16 +39,12 @@ use crate::value::loss::{LossCause, Lost, OnLost};
 /// guard.release().await?;
 /// # Ok(()) }
 /// ```
-///
-/// `P` is the policy of [`run`](LockGuard::run), which the guard has from its
-/// [`Lock`](crate::Lock).
 #[must_use = "the lock is released as soon as its guard is dropped"]
-pub struct LockGuard<P = RunPolicy> {
+pub struct LockGuard {
     pub(crate) lock: Acquired,
-    pub(crate) policy: P,
 }
 
-impl<P> fmt::Debug for LockGuard<P> {
+impl fmt::Debug for LockGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let keys = self.lock.held.request.keys();
         f.debug_struct("LockGuard").field("keys", &keys).finish_non_exhaustive()
@@ -56,7 +53,36 @@ impl<P> fmt::Debug for LockGuard<P> {
 
 impl From<Acquired> for LockGuard {
     fn from(lock: Acquired) -> Self {
-        Self { lock, policy: RunPolicy::default() }
+        Self { lock }
+    }
+}
+
+impl LockManager {
+    /// Returns a guard of the lock on `key` around the running code, if this manager's lock is held
+    /// now. The key is named without the manager's prefix.
+    ///
+    /// A function that is only correct under a lock can check for the lock with it.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockManager, LockError};
+    /// fn book_stock(locks: &LockManager, id: u64) {
+    ///     assert!(locks.guard_of(format!("stock:{id}")).is_some());
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::isolated_memory();
+    /// Lock::new("stock:7").manager(&locks).run(async {
+    ///     book_stock(&locks, 7);
+    ///     Ok(())
+    /// }).await
+    /// # }
+    /// ```
+    pub fn guard_of(&self, key: impl Into<LockKey>) -> Option<LockGuard> {
+        let key = key.into();
+        let is_ours = |held: &Held| Arc::ptr_eq(&held.manager, self.core());
+        let held = Scope::find(|held| {
+            is_ours(held) && held.nth_named(&key).is_some() && held.remaining().is_ok()
+        })?;
+        Some(Acquired::joining(held.nth_named(&key), held, OnLost::default()).into())
     }
 }
 
@@ -83,34 +109,7 @@ impl LockGuard {
         Some(Acquired::joining(held.only(), held, OnLost::default()).into())
     }
 
-    /// Returns a guard of the lock on `key` around the running code, if that lock is held now.
-    ///
-    /// A function that is only correct under a lock can check for the lock with it. Locks of every
-    /// manager count.
-    ///
-    /// ```
-    /// # use lockmacro_runtime::{Lock, LockGuard, LockManager, LockError};
-    /// fn book_stock(id: u64) {
-    ///     assert!(LockGuard::of(format!("stock:{id}")).is_some());
-    /// }
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::isolated_memory();
-    /// Lock::new("stock:7").manager(&locks).run(async {
-    ///     book_stock(7);
-    ///     Ok(())
-    /// }).await
-    /// # }
-    /// ```
-    pub fn of(key: impl Into<LockKey>) -> Option<Self> {
-        let key = key.into();
-        let held = Scope::find(|held| held.nth_named(&key).is_some() && held.remaining().is_ok())?;
-        Some(Acquired::joining(held.nth_named(&key), held, OnLost::default()).into())
-    }
-}
-
-impl<P> LockGuard<P> {
-    /// Returns another guard of the same lock, which does not release it. Its policy is the
-    /// default.
+    /// Returns another guard of the same lock, which does not release it.
     ///
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
@@ -175,31 +174,35 @@ impl<P> LockGuard<P> {
         self.lock.held.request.keys()
     }
 
-    /// Returns the fence of this grant, if the lock was acquired with one: see
-    /// [`Lock::acquire_fenced`](crate::Lock::acquire_fenced). A lock on several keys has one fence
-    /// for each, which [`fence_of`](LockGuard::fence_of) returns.
+    /// Returns the fence of this grant, if the lock is [`fenced`](crate::Lock::fenced). A lock on
+    /// several keys has one fence for each, which [`fence_of`](LockGuard::fence_of) returns.
     ///
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
     /// # let locks = LockManager::isolated_memory();
-    /// let (guard, fences) = Lock::new("stock:7").manager(&locks).acquire_fenced().await?;
-    /// assert_eq!(guard.fence(), Some(fences[0]));
+    /// let stock = Lock::new("stock:7").manager(&locks);
+    /// let guard = stock.clone().fenced().acquire().await?;
+    /// let first = guard.fence().expect("it is fenced");
+    /// guard.release().await?;
+    /// assert!(stock.clone().fenced().acquire().await?.fence() > Some(first));
+    /// assert_eq!(stock.acquire().await?.fence(), None);
     /// # Ok(()) }
     /// ```
     pub fn fence(&self) -> Option<Fence> {
         self.lock.held.fence(self.lock.nth?)
     }
 
-    /// Returns the fence of one of the lock's keys, if the lock was acquired with fences.
+    /// Returns the fence of one of the lock's keys, if the lock is
+    /// [`fenced`](crate::Lock::fenced). The key is named without the manager's prefix.
     ///
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
     /// # let locks = LockManager::isolated_memory();
-    /// let both = Lock::many(["account:7", "account:3"]).manager(&locks);
-    /// let (guard, fences) = both.acquire_fenced().await?;
-    /// assert_eq!(guard.fence_of("account:3"), Some(fences[1]));
+    /// let both = Lock::many(["account:7", "account:3"]).fenced().manager(&locks);
+    /// let guard = both.acquire().await?;
+    /// assert!(guard.fence_of("account:7").is_some() && guard.fence_of("account:9").is_none());
     /// # Ok(()) }
     /// ```
     pub fn fence_of(&self, key: impl Into<LockKey>) -> Option<Fence> {
@@ -214,7 +217,7 @@ impl<P> LockGuard<P> {
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
     /// # let locks = LockManager::isolated_memory();
-    /// let (guard, _) = Lock::new("stock:7").manager(&locks).acquire_fenced().await?;
+    /// let guard = Lock::new("stock:7").fenced().manager(&locks).acquire().await?;
     /// match guard.fence_check() {
     ///     Ok(check) => println!("{} with {} and {}", check.sql(), check.key(), check.fence()),
     ///     Err(error) => println!("these locks are in memory: {error}"),
@@ -229,7 +232,7 @@ impl<P> LockGuard<P> {
     ///   [`fence_checks`](LockGuard::fence_checks);
     /// - `shared` or `permits`: of the holders that share a lock, only the last would be let
     ///   through;
-    /// - `fence`: the lock was acquired without a fence;
+    /// - `fence`: the lock is not [`fenced`](crate::Lock::fenced);
     /// - `fence_check`: the store is not PostgreSQL.
     pub fn fence_check(&self) -> Result<FenceCheck, LockError> {
         let Some(nth) = self.lock.nth else {
@@ -246,8 +249,8 @@ impl<P> LockGuard<P> {
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
     /// # let locks = LockManager::connect("postgres://app@localhost/shop").await?;
-    /// let both = Lock::many(["account:7", "account:3"]).manager(&locks);
-    /// let (guard, _) = both.acquire_fenced().await?;
+    /// let both = Lock::many(["account:7", "account:3"]).fenced().manager(&locks);
+    /// let guard = both.acquire().await?;
     /// for check in guard.fence_checks()? {
     ///     println!("{} with {} and {}", check.sql(), check.key(), check.fence());
     /// }
@@ -256,7 +259,7 @@ impl<P> LockGuard<P> {
     ///
     /// # Errors
     /// As for [`fence_check`](LockGuard::fence_check), if one of the keys has no check. In the
-    /// body, [`LockGuard::of`] returns a guard of one key alone.
+    /// body, [`LockManager::guard_of`](crate::LockManager::guard_of) returns a guard of one key alone.
     pub fn fence_checks(&self) -> Result<Vec<FenceCheck>, LockError> {
         (0..).take(self.keys().len()).map(|nth| self.lock.held.fence_check(nth)).collect()
     }
@@ -463,7 +466,7 @@ impl<P> LockGuard<P> {
             }
             (None, Released::Unconfirmed) => Err(LockError::unavailable_at(
                 self.lock.held.manager.store.backend.address(&self.lock.held.request),
-                Unavailability::Disconnected,
+                UnavailableReason::Disconnected,
                 "no answer to the release: the key ends with its ttl at the latest",
             )),
         }

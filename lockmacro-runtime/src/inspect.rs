@@ -1,5 +1,6 @@
 //! Inspection of locks from outside: which locks are held, by whom and for how much longer, and who
-//! waits for them. [`LockManager::force_release`] frees a lock by force. The tool `lockmacro`
+//! waits for them. [`LockManager::inspector`] is where to start, and
+//! [`LockManager::force_release`] frees a lock by force. The tool `lockmacro`
 //! (package `lockmacro-cli`) does the same from a terminal.
 //!
 //! Keys and patterns are those on the server: they begin with the manager's prefix if it has one.
@@ -15,15 +16,20 @@
 //! #[tokio::main]
 //! async fn main() -> Result<(), LockError> {
 //!     let locks = LockManager::connect("redis://localhost").await?;
-//!     for lock in locks.inspect_locks("order:*", 100).await?.items {
+//!     for lock in locks.inspector().locks("order:*", 100).await?.items {
 //!         println!("{}: {}, for {:?}", lock.key, lock.holder, lock.holder.free_within);
 //!     }
 //!     Ok(())
 //! }
 //! ```
 
+use std::sync::Arc;
+
+use crate::engine::core::Core;
 #[cfg(feature = "postgres")]
 use crate::engine::core::inside_runtime;
+#[cfg(feature = "postgres")]
+use crate::manager::builder::LockManagerBuilder;
 use crate::manager::lock_manager::LockManager;
 use crate::protocol::answer::Released;
 use crate::protocol::request::Request;
@@ -36,8 +42,6 @@ use crate::store::postgres::{
 };
 pub use crate::store::redis::acl::Use;
 use crate::store::redis::acl::{self, is_refused};
-#[cfg(feature = "postgres")]
-use crate::value::defaults::Defaults;
 use crate::value::error::LockError;
 use crate::value::holder::Holder;
 pub use crate::value::inspection::{
@@ -115,7 +119,7 @@ pub async fn install_schema(url: &str) -> Result<InstalledSchema, LockError> {
     inside_runtime()?;
     let mut url = Url::parse(url)?;
     // Those of managers do not matter here.
-    Defaults::default().take_from(&mut url)?;
+    LockManagerBuilder::new().take_from(&mut url)?;
     let server = Database::of(&url, CONNECT_WITHIN).unwrap_or_else(|| {
         let why = "only a PostgreSQL database has a schema: `postgres://user@host/db`";
         Err(LockError::invalid_url(why))
@@ -126,114 +130,21 @@ pub async fn install_schema(url: &str) -> Result<InstalledSchema, LockError> {
 }
 
 /// Inspection of locks, with the feature `inspect`.
-///
-/// # Errors
-/// Each of these functions fails with
-///
-/// - [`LockError::InvalidSetting`] for locks in memory, and for a whole Redlock;
-/// - [`LockError::AccessDenied`] where the user lacks `+scan`, `+getrange` or one of the keys;
-/// - the failure of the server.
-///
-/// # Cancellation
-/// Each of their futures can be dropped at any time.
 impl LockManager {
-    /// Returns the locks whose keys match a glob pattern of Redis (`order:*`), at most `limit` of
-    /// them. On Redis it visits all keys of the server with SCAN.
+    /// Returns what looks at the locks of this manager's store, those of every process.
     ///
     /// ```no_run
     /// # use lockmacro_runtime::{LockError, LockManager};
     /// # async fn inspect(locks: LockManager) -> Result<(), LockError> {
-    /// for lock in locks.inspect_locks("order:*", 100).await?.items {
-    ///     println!("{} is held by {}", lock.key, lock.holder);
+    /// let inspector = locks.inspector();
+    /// for lock in inspector.locks("order:*", 100).await?.items {
+    ///     let waiters = inspector.waiters(&lock.key, 100).await?.items;
+    ///     println!("{} is held by {}, and {} wait", lock.key, lock.holder, waiters.len());
     /// }
     /// # Ok(()) }
     /// ```
-    pub async fn inspect_locks(
-        &self,
-        pattern: &str,
-        limit: usize,
-    ) -> Result<Listing<HeldLock>, LockError> {
-        self.inspection()?.held(pattern, false, limit).await
-    }
-
-    /// Returns the same locks, and all other strings whose keys match. Strings that this crate did
-    /// not write may be no locks.
-    pub async fn inspect_all(
-        &self,
-        pattern: &str,
-        limit: usize,
-    ) -> Result<Listing<HeldLock>, LockError> {
-        self.inspection()?.held(pattern, true, limit).await
-    }
-
-    /// Returns the lock on a key; `None` when the key is free.
-    ///
-    /// ```no_run
-    /// # use lockmacro_runtime::{LockError, LockManager};
-    /// # async fn inspect(locks: LockManager) -> Result<(), LockError> {
-    /// if let Some(lock) = locks.inspect_lock("order:42").await? {
-    ///     println!("held by {} for {:?}", lock.holder, lock.holder.free_within);
-    /// }
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    /// Also [`LockError::InvalidKey`], and [`LockError::KeyNotALock`] for another type of value.
-    pub async fn inspect_lock(
-        &self,
-        key: impl Into<LockKey>,
-    ) -> Result<Option<HeldLock>, LockError> {
-        let key = key.into();
-        key.check()?;
-        self.inspection()?.holder(&key).await
-    }
-
-    /// Returns the holders of a key: at most `limit`, and at most 1,000. Shared callers of one
-    /// manager that asked together are one. What a [`min_hold`](crate::Lock::min_hold) keeps
-    /// [is told apart](Holder::is_kept).
-    ///
-    /// ```no_run
-    /// # use lockmacro_runtime::{LockError, LockManager};
-    /// # async fn inspect(locks: LockManager) -> Result<(), LockError> {
-    /// for holder in locks.inspect_holders("gpu", 100).await?.items {
-    ///     println!("{holder}, since {:?}, one of {:?}", holder.asked, holder.permits);
-    /// }
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    /// Also [`LockError::InvalidKey`], and [`LockError::KeyNotALock`] for another type of value.
-    pub async fn inspect_holders(
-        &self,
-        key: impl Into<LockKey>,
-        limit: usize,
-    ) -> Result<Listing<Holder>, LockError> {
-        let key = key.into();
-        key.check()?;
-        self.inspection()?.holders(&key, limit).await
-    }
-
-    /// Returns the waiters of a key, the next one first: at most `limit`, and at most 1,000.
-    ///
-    /// ```no_run
-    /// # use lockmacro_runtime::{LockError, LockManager};
-    /// # async fn inspect(locks: LockManager) -> Result<(), LockError> {
-    /// let waiting = locks.inspect_waiters("order:42", 100).await?.items;
-    /// println!("{} processes wait", waiting.len());
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    /// Also [`LockError::InvalidKey`], and [`LockError::KeyNotALock`] when the key of the queue has
-    /// another type of value.
-    pub async fn inspect_waiters(
-        &self,
-        key: impl Into<LockKey>,
-        limit: usize,
-    ) -> Result<Listing<QueuedWaiter>, LockError> {
-        let key = key.into();
-        key.check()?;
-        self.inspection()?.queue(&key, limit).await
+    pub fn inspector(&self) -> Inspector {
+        Inspector { core: Arc::clone(self.core()) }
     }
 
     /// Releases a lock in place of its holder, and hands it off to the first waiter. Returns
@@ -248,16 +159,20 @@ impl LockManager {
     /// ```no_run
     /// # use lockmacro_runtime::{LockError, LockManager};
     /// # async fn inspect(locks: LockManager) -> Result<(), LockError> {
-    /// if let Some(lock) = locks.inspect_lock("order:42").await? {
+    /// if let Some(lock) = locks.inspector().lock("order:42").await? {
     ///     assert!(locks.force_release(&lock).await?, "its holder has released it meanwhile");
     /// }
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
-    /// Also [`LockError::KeyNotALock`] for a value that this crate did not write.
+    /// As for [`Inspector`], and [`LockError::KeyNotALock`] for a value that this crate did not
+    /// write.
+    ///
+    /// # Cancellation
+    /// Dropping the future leaves open whether the lock was released.
     pub async fn force_release(&self, lock: &HeldLock) -> Result<bool, LockError> {
-        self.inspection()?;
+        self.inspector().inspection()?;
         let HeldLock { key, token, .. } = lock;
         let Some(token) = token else { return Err(LockError::KeyNotALock { key: key.clone() }) };
         // Nothing is granted here: the ttl is never sent.
@@ -265,14 +180,116 @@ impl LockManager {
         // A release without an answer found the lock held.
         Ok(self.core().store.release(&request).await? != Released::NotHeld)
     }
+}
 
-    /// Returns the names of the functions that have deferred calls in the locks' own store, at most
-    /// `most`.
-    #[cfg(feature = "defer")]
-    pub async fn inspect_deferred_functions(
+/// Looks at locks from outside: see [`LockManager::inspector`].
+///
+/// # Errors
+/// Each of its methods fails with
+///
+/// - [`LockError::InvalidSetting`] for locks in memory, and for a whole Redlock;
+/// - [`LockError::AccessDenied`] where the user lacks `+scan`, `+getrange` or one of the keys;
+/// - the failure of the server.
+///
+/// # Cancellation
+/// Each of their futures can be dropped at any time.
+#[derive(Debug, Clone)]
+pub struct Inspector {
+    core: Arc<Core>,
+}
+
+impl Inspector {
+    /// Returns the locks whose keys match a glob pattern of Redis (`order:*`), at most `limit` of
+    /// them. On Redis it visits all keys of the server with SCAN.
+    ///
+    /// ```no_run
+    /// # use lockmacro_runtime::{LockError, LockManager};
+    /// # async fn inspect(locks: LockManager) -> Result<(), LockError> {
+    /// for lock in locks.inspector().locks("order:*", 100).await?.items {
+    ///     println!("{} is held by {}", lock.key, lock.holder);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn locks(&self, pattern: &str, limit: usize) -> Result<Listing<HeldLock>, LockError> {
+        self.inspection()?.held(pattern, false, limit).await
+    }
+
+    /// Returns the same locks, and all other strings whose keys match. Strings that this crate did
+    /// not write may be no locks.
+    pub async fn all(&self, pattern: &str, limit: usize) -> Result<Listing<HeldLock>, LockError> {
+        self.inspection()?.held(pattern, true, limit).await
+    }
+
+    /// Returns the lock on a key; `None` when the key is free.
+    ///
+    /// ```no_run
+    /// # use lockmacro_runtime::{LockError, LockManager};
+    /// # async fn inspect(locks: LockManager) -> Result<(), LockError> {
+    /// if let Some(lock) = locks.inspector().lock("order:42").await? {
+    ///     println!("held by {} for {:?}", lock.holder, lock.holder.free_within);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// Also [`LockError::InvalidKey`], and [`LockError::KeyNotALock`] for another type of value.
+    pub async fn lock(&self, key: impl Into<LockKey>) -> Result<Option<HeldLock>, LockError> {
+        let key = key.into();
+        key.check()?;
+        self.inspection()?.holder(&key).await
+    }
+
+    /// Returns the holders of a key: at most `limit`, and at most 1,000. Shared callers of one
+    /// manager that asked together are one. What a [`min_hold`](crate::Lock::min_hold) keeps
+    /// [is told apart](Holder::is_kept).
+    ///
+    /// ```no_run
+    /// # use lockmacro_runtime::{LockError, LockManager};
+    /// # async fn inspect(locks: LockManager) -> Result<(), LockError> {
+    /// for holder in locks.inspector().holders("gpu", 100).await?.items {
+    ///     println!("{holder}, since {:?}, one of {:?}", holder.asked, holder.permits);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// Also [`LockError::InvalidKey`], and [`LockError::KeyNotALock`] for another type of value.
+    pub async fn holders(
         &self,
+        key: impl Into<LockKey>,
         limit: usize,
-    ) -> Result<Listing<String>, LockError> {
+    ) -> Result<Listing<Holder>, LockError> {
+        let key = key.into();
+        key.check()?;
+        self.inspection()?.holders(&key, limit).await
+    }
+
+    /// Returns the waiters of a key, the next one first: at most `limit`, and at most 1,000.
+    ///
+    /// ```no_run
+    /// # use lockmacro_runtime::{LockError, LockManager};
+    /// # async fn inspect(locks: LockManager) -> Result<(), LockError> {
+    /// let waiting = locks.inspector().waiters("order:42", 100).await?.items;
+    /// println!("{} processes wait", waiting.len());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// Also [`LockError::InvalidKey`], and [`LockError::KeyNotALock`] when the key of the queue has
+    /// another type of value.
+    pub async fn waiters(
+        &self,
+        key: impl Into<LockKey>,
+        limit: usize,
+    ) -> Result<Listing<QueuedWaiter>, LockError> {
+        let key = key.into();
+        key.check()?;
+        self.inspection()?.queue(&key, limit).await
+    }
+
+    /// Returns the names of the functions that have jobs in the locks' own store, at most `limit`.
+    #[cfg(feature = "defer")]
+    pub async fn job_functions(&self, limit: usize) -> Result<Listing<String>, LockError> {
         self.inspection()?.functions(limit).await
     }
 
@@ -289,7 +306,7 @@ impl LockManager {
     /// # use lockmacro_runtime::{LockError, LockManager};
     /// # async fn inspect() -> Result<(), LockError> {
     /// let locks = LockManager::builder().lazy().connect("redis://localhost").await?;
-    /// for server in locks.inspect_servers(None).await? {
+    /// for server in locks.inspector().servers(None).await? {
     ///     match server.facts {
     ///         Ok(facts) => println!("{} is {:?} away", server.server, facts.round_trip),
     ///         Err(error) => println!("{error}"),
@@ -303,16 +320,13 @@ impl LockManager {
     ///
     /// # Cancellation
     /// The future can be dropped at any time.
-    pub async fn inspect_servers(
-        &self,
-        key: Option<&LockKey>,
-    ) -> Result<Vec<InspectedServer>, LockError> {
+    pub async fn servers(&self, key: Option<&LockKey>) -> Result<Vec<InspectedServer>, LockError> {
         key.map_or(Ok(()), LockKey::check)?;
-        Ok(self.core().store.backend.servers(key).await)
+        Ok(self.core.store.backend.servers(key).await)
     }
 
     fn inspection(&self) -> Result<&dyn Inspection, LockError> {
-        self.core().store.backend.inspection().ok_or_else(|| {
+        self.core.store.backend.inspection().ok_or_else(|| {
             let detail = "only the locks of one server or cluster can be inspected";
             LockError::invalid_url(detail)
         })

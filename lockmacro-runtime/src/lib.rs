@@ -39,8 +39,8 @@
 //! | hold a lock over two functions | the inner one [joins](guide::re_entry) the outer one | [`Lock::acquire`] |
 //! | hold it for as long as the work takes | no `ttl`, or `renew` | [`Lock::renew`] |
 //! | stop when it is lost | the default, at the next await; `guard = lock` to look at it | [`LockGuard::lost`], [`LockGuard::check`] |
-//! | skip a call that another machine makes | `on_busy = skip` | [`Lock::skip_when_busy`] |
-//! | refuse a late writer | `fence = fence` | [`Lock::acquire_fenced`] |
+//! | skip a call that another machine makes | `on_busy = skip` | [`Lock::try_run`] |
+//! | refuse a late writer | `fence = fence` | [`Lock::fenced`] |
 //! | test | `manager = locks` | [`LockManager::isolated_memory`] |
 //! | shut down on SIGTERM | – | [`LockManager::shutdown`] |
 //!
@@ -125,8 +125,7 @@ pub use manager::lock_manager::LockManager;
 pub use outcome::{LockOutcome, SkipOutcome};
 #[cfg(feature = "reuse")]
 pub use run::reuse::ReusingLock;
-pub use run_policy::{MapErr, Recovering, Report, Returnable, RunPolicy, Skip};
-pub use value::error::{LockError, NodeReply};
+pub use value::error::{LockError, NodeReply, UnavailableReason};
 pub use value::fence::{self, Fence};
 pub use value::holder::Holder;
 pub use value::key::LockKey;
@@ -140,8 +139,6 @@ pub mod __private {
     pub use crate::expansion::constant_key;
     pub use crate::outcome::outcome;
     use crate::run_policy::AnyResult;
-    // For tests of this project, and for its tool: what `reason` says in words.
-    pub use crate::value::error::Unavailability;
     // For `crate = path`: a wrong path gives one error message, at the path.
     pub use crate::*;
 

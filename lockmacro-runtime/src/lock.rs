@@ -5,14 +5,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::TryFutureExt as _;
+use futures_util::{FutureExt as _, TryFutureExt as _};
 
 use crate::engine::acquire::acquiring::{acquire, acquire_blocking};
-use crate::engine::acquire::outcome::Errors;
+use crate::engine::acquire::options::Waits;
+use crate::engine::acquire::outcome::{Acquired, Errors};
 use crate::engine::acquire::spec::LockSpec;
 use crate::guard::LockGuard;
 use crate::manager::lock_manager::LockManager;
-use crate::run_policy::RunPolicy;
 use crate::value::error::LockError;
 use crate::value::fence::Fence;
 use crate::value::key::LockKey;
@@ -41,18 +41,16 @@ use crate::value::mode::Mode;
 /// # Ok(()) }
 /// ```
 ///
-/// `P` is what [`run`](Lock::run) returns when the lock is busy or lost:
-/// [`skip_when_busy`](Lock::skip_when_busy), [`recovering`](Lock::recovering) and
-/// [`map_err`](Lock::map_err) change it.
+/// A `Lock` can be acquired and run as often as needed. A clone of it is cheap.
 #[derive(Clone)]
 #[must_use = "a lock does nothing until it is run or acquired"]
-pub struct Lock<P = RunPolicy> {
-    /// Boxed, so that a setter moves a pointer, and the futures that hold a `Lock` stay small.
-    pub(crate) spec: Box<LockSpec>,
-    pub(crate) policy: P,
+pub struct Lock {
+    /// Behind a pointer, so that the futures that hold a `Lock` stay small; shared with the future
+    /// that acquires it.
+    pub(crate) spec: Arc<LockSpec>,
 }
 
-impl<P> fmt::Debug for Lock<P> {
+impl fmt::Debug for Lock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let keys: Vec<_> = self.spec.keys().collect();
         f.debug_struct("Lock").field("keys", &keys).finish_non_exhaustive()
@@ -72,7 +70,7 @@ impl Lock {
     /// let lock = Lock::new("order:42"); // or a `String`, or a `LockKey`
     /// ```
     pub fn new(key: impl Into<LockKey>) -> Self {
-        Self::on(key.into(), Box::default())
+        Self { spec: LockSpec::new(key.into(), Box::default()) }
     }
 
     /// Creates a lock on all of `keys`, or on none of them, for work that touches several things at
@@ -87,17 +85,18 @@ impl Lock {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use lockmacro_runtime::{Fence, Lock, LockManager, LockError};
-    /// # async fn book(_: u64, _: i64, _: Fence) -> Result<(), LockError> { Ok(()) }
+    /// # use lockmacro_runtime::{Lock, LockManager, LockError};
+    /// # async fn book(_: u64, _: i64) -> Result<(), LockError> { Ok(()) }
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
     /// # let locks = LockManager::isolated_memory();
     /// let (from, to) = (7, 3);
     /// let accounts = [from, to].map(|id| format!("account:{id}"));
     /// let both = Lock::many(accounts).wait(Duration::from_secs(5)).manager(&locks);
-    /// let (guard, fences) = both.acquire_fenced().await?;
-    /// book(from, -100, fences[0]).await?;
-    /// book(to, 100, fences[1]).await?;
-    /// guard.release().await
+    /// both.run(async {
+    ///     book(from, -100).await?;
+    ///     book(to, 100).await
+    /// })
+    /// .await
     /// # }
     /// ```
     ///
@@ -122,15 +121,10 @@ impl Lock {
     /// Dropping one of its futures at any point leaves none of the keys locked.
     pub fn many(keys: impl IntoIterator<Item: Into<LockKey>>) -> Self {
         let mut keys = keys.into_iter().map(Into::into);
-        Self::on(keys.next().unwrap_or_else(LockKey::none), keys.collect())
+        let first = keys.next().unwrap_or_else(LockKey::none);
+        Self { spec: LockSpec::new(first, keys.collect()) }
     }
 
-    fn on(key: LockKey, more: Box<[LockKey]>) -> Self {
-        Self { spec: LockSpec::new(key, more), policy: RunPolicy::default() }
-    }
-}
-
-impl<P> Lock<P> {
     /// Sets how long the lock may be held at most. With [`renew`](Lock::renew): how long after the
     /// death of its holder the server frees it.
     ///
@@ -143,7 +137,7 @@ impl<P> Lock<P> {
     /// let lock = Lock::new("order:42").ttl(Duration::from_secs(300));
     /// ```
     pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.spec.options.ttl = Some(ttl);
+        self.spec_mut().options.ttl = Some(ttl);
         self
     }
 
@@ -160,7 +154,7 @@ impl<P> Lock<P> {
     /// let lock = Lock::new("import").ttl(Duration::from_secs(10)).renew();
     /// ```
     pub fn renew(mut self) -> Self {
-        self.spec.options.renews = true;
+        self.spec_mut().options.renews = true;
         self
     }
 
@@ -175,7 +169,7 @@ impl<P> Lock<P> {
     /// let lock = Lock::new("import").max_hold(Duration::from_secs(600));
     /// ```
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
-        self.spec.options.max_hold = Some(max_hold);
+        self.spec_mut().options.max_hold = Some(max_hold);
         self
     }
 
@@ -190,13 +184,13 @@ impl<P> Lock<P> {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
     /// # let locks = LockManager::isolated_memory();
     /// let report = Lock::new("report:7").min_hold(Duration::from_secs(5)).manager(&locks);
-    /// report.clone().run(async { Ok::<_, LockError>(()) }).await?;
+    /// report.run(async { Ok::<_, LockError>(()) }).await?;
     /// // The body has ended, and the key stays.
     /// assert!(report.acquire().await.is_err_and(|error| error.is_busy()));
     /// # Ok(()) }
     /// ```
     pub fn min_hold(mut self, min_hold: Duration) -> Self {
-        self.spec.options.min_hold = Some(min_hold);
+        self.spec_mut().options.min_hold = Some(min_hold);
         self
     }
 
@@ -207,7 +201,7 @@ impl<P> Lock<P> {
     /// let lock = Lock::new("order:42").on_lost(OnLost::Error); // the body runs to its end
     /// ```
     pub fn on_lost(mut self, on_lost: OnLost) -> Self {
-        self.spec.options.on_lost = on_lost;
+        self.spec_mut().options.on_lost = on_lost;
         self
     }
 
@@ -233,15 +227,14 @@ impl<P> Lock<P> {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
     /// # let locks = LockManager::isolated_memory();
     /// let lock = Lock::new("order:42").release_in_background().manager(&locks);
-    /// let (first, next) = (lock.clone(), lock);
-    /// assert_eq!(first.run(async { Ok::<_, LockError>(1) }).await?, 1);
+    /// assert_eq!(lock.run(async { Ok::<_, LockError>(1) }).await?, 1);
     /// // Never busy because of the release.
-    /// assert_eq!(next.run(async { Ok::<_, LockError>(2) }).await?, 2);
+    /// assert_eq!(lock.run(async { Ok::<_, LockError>(2) }).await?, 2);
     /// locks.shutdown(Duration::from_secs(5)).await
     /// # }
     /// ```
     pub fn release_in_background(mut self) -> Self {
-        self.spec.options.releases_in_background = true;
+        self.spec_mut().options.releases_in_background = true;
         self
     }
 
@@ -293,8 +286,8 @@ impl<P> Lock<P> {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
     /// # let locks = LockManager::isolated_memory();
     /// let printer = Lock::new("printer").permits(2).manager(&locks);
-    /// let one = printer.clone().acquire().await?;
-    /// let other = printer.clone().acquire().await?;
+    /// let one = printer.acquire().await?;
+    /// let other = printer.acquire().await?;
     /// assert!(printer.acquire().await.is_err_and(|error| error.is_busy()));
     /// # one.release().await?;
     /// # other.release().await }
@@ -304,7 +297,7 @@ impl<P> Lock<P> {
     }
 
     fn with_mode(mut self, mode: Mode) -> Self {
-        self.spec.set_mode(mode);
+        self.spec_mut().set_mode(mode);
         self
     }
 
@@ -329,7 +322,7 @@ impl<P> Lock<P> {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
     /// # let locks = LockManager::isolated_memory();
     /// let order = Lock::new("order:42").wait(Duration::from_millis(20)).manager(&locks);
-    /// let _guard = order.clone().acquire().await?;
+    /// let _guard = order.acquire().await?;
     /// let late = order.acquire().await.expect_err("it is held");
     /// assert!(matches!(late, LockError::TimedOut { .. }));
     /// # Ok(()) }
@@ -342,7 +335,7 @@ impl<P> Lock<P> {
     /// # Cancellation
     /// A waiter whose future is dropped leaves the queue.
     pub fn wait(mut self, wait: Duration) -> Self {
-        self.spec.options.wait = Some(wait);
+        self.spec_mut().options.wait = Some(wait);
         self
     }
 
@@ -365,7 +358,7 @@ impl<P> Lock<P> {
     /// let lock = Lock::new("order:42").name("orders.audit");
     /// ```
     pub fn name(mut self, name: impl Into<Cow<'static, str>>) -> Self {
-        self.spec.name = name.into();
+        self.spec_mut().name = name.into();
         self
     }
 
@@ -378,13 +371,13 @@ impl<P> Lock<P> {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
     /// # let locks = LockManager::isolated_memory();
     /// let order = Lock::new("order:42").message("order 42 is being processed").manager(&locks);
-    /// let _guard = order.clone().acquire().await?;
+    /// let _guard = order.acquire().await?;
     /// let busy = order.acquire().await.expect_err("it is held");
     /// assert_eq!(busy.message(), Some("order 42 is being processed"));
     /// # Ok(()) }
     /// ```
     pub fn message(mut self, message: impl Into<Cow<'static, str>>) -> Self {
-        self.spec.message = Some(message.into());
+        self.spec_mut().message = Some(message.into());
         self
     }
 
@@ -406,7 +399,7 @@ impl<P> Lock<P> {
     /// # guard.release().await }
     /// ```
     pub fn holder_note(mut self, note: impl Into<String>) -> Self {
-        self.spec.holder_note = Some(note.into());
+        self.spec_mut().holder_note = Some(note.into());
         self
     }
 
@@ -421,11 +414,41 @@ impl<P> Lock<P> {
     /// # Ok(()) }
     /// ```
     pub fn manager(mut self, manager: &LockManager) -> Self {
-        self.spec.manager = Some(Arc::clone(&manager.0));
+        self.spec_mut().manager = Some(Arc::clone(&manager.0));
         self
     }
 
-    /// Acquires the lock, and waits for it as long as [`wait`](Lock::wait) allows.
+    fn spec_mut(&mut self) -> &mut LockSpec {
+        Arc::make_mut(&mut self.spec)
+    }
+
+    /// Sets that each grant has a [`Fence`](crate::Fence): a number that is larger than that of
+    /// every earlier grant of the key, so that the resource that the lock protects can refuse the
+    /// writes of an earlier holder.
+    ///
+    /// The guard has it, as [`fence`](LockGuard::fence), or [`fence_of`](LockGuard::fence_of) for
+    /// each of several keys.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::isolated_memory();
+    /// let stock = Lock::new("stock:7").fenced().manager(&locks);
+    /// let guard = stock.acquire().await?;
+    /// let first = guard.fence();
+    /// guard.release().await?;
+    /// assert!(stock.acquire().await?.fence() > first);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// Inside of the body of a lock without a fence, acquiring the same lock with one fails with
+    /// [`LockError::InvalidSetting`].
+    pub fn fenced(mut self) -> Self {
+        self.spec_mut().options.fenced = true;
+        self
+    }
+
+    /// Acquires the lock: asks once, or waits for it as long as [`wait`](Lock::wait) allows.
     ///
     /// While the server fails or does not answer, the request is repeated for as long as the
     /// manager's timeout or the wait allows. Every repetition has the same token, so a lost reply
@@ -439,7 +462,7 @@ impl<P> Lock<P> {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
     /// # let locks = LockManager::isolated_memory();
     /// let order = Lock::new("order:42").manager(&locks);
-    /// let guard = order.clone().acquire().await?;
+    /// let guard = order.acquire().await?;
     /// assert!(order.acquire().await.is_err_and(|error| error.is_busy()));
     /// guard.release().await?;
     /// # Ok(()) }
@@ -465,9 +488,34 @@ impl<P> Lock<P> {
     ///
     /// # Panics
     /// Panics inside of tokio when the runtime was built without `enable_time` and `enable_io`.
-    pub fn acquire(self) -> impl Future<Output = Result<LockGuard<P>, LockError>> {
-        let Self { spec, policy } = self;
-        acquire(spec, false, Errors::Carried).map_ok(|lock| LockGuard { lock, policy })
+    pub fn acquire(&self) -> impl Future<Output = Result<LockGuard, LockError>> + use<> {
+        acquire(Arc::clone(&self.spec), Waits::AsSet, Errors::Carried).map_ok(LockGuard::from)
+    }
+
+    /// Acquires the lock if it is free, and returns `None` if somebody else holds it. The server
+    /// is asked once, whatever [`wait`](Lock::wait) says.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::isolated_memory();
+    /// let order = Lock::new("order:42").manager(&locks);
+    /// if let Some(guard) = order.try_acquire().await? {
+    ///     assert!(order.try_acquire().await?.is_none());
+    ///     guard.release().await?;
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`acquire`](Lock::acquire), but for [`LockError::Busy`].
+    ///
+    /// # Cancellation
+    /// As [`acquire`](Lock::acquire).
+    pub fn try_acquire(
+        &self,
+    ) -> impl Future<Output = Result<Option<LockGuard>, LockError>> + use<> {
+        acquire(Arc::clone(&self.spec), Waits::Never, Errors::Carried).map(unless_busy)
     }
 
     /// Acquires the lock as [`acquire`](Lock::acquire) does, in code that is not async.
@@ -494,77 +542,48 @@ impl<P> Lock<P> {
     /// # Errors
     /// As [`acquire`](Lock::acquire), and [`LockError::NoRuntime`] on the thread of a
     /// current-thread runtime. The `spawn_blocking` threads of such a runtime are fine.
-    pub fn acquire_blocking(self) -> Result<LockGuard<P>, LockError> {
-        let lock = acquire_blocking(self.spec, false, Errors::Carried)?;
-        Ok(LockGuard { lock, policy: self.policy })
+    pub fn acquire_blocking(&self) -> Result<LockGuard, LockError> {
+        acquire_blocking(&self.spec, Waits::AsSet, Errors::Carried).map(LockGuard::from)
     }
 
-    /// Acquires the lock as [`acquire`](Lock::acquire) does, with a [`Fence`] for each key, in the
-    /// order in which the keys were given. A key that was given twice has the same fence twice.
-    ///
-    /// The resource that the lock protects can refuse the writes of an earlier holder by its fence.
-    ///
-    /// ```
-    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::isolated_memory();
-    /// let stock = Lock::new("stock:7").manager(&locks);
-    /// let (guard, first) = stock.clone().acquire_fenced().await?;
-    /// assert_eq!(guard.fence(), Some(first[0]));
-    /// guard.release().await?;
-    /// let (_guard, later) = stock.acquire_fenced().await?;
-    /// assert!(later[0] > first[0]);
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    /// As [`acquire`](Lock::acquire), and [`LockError::InvalidSetting`] when the call would join a
-    /// lock that was acquired without a fence.
-    ///
-    /// # Cancellation
-    /// As [`acquire`](Lock::acquire).
-    pub async fn acquire_fenced(self) -> Result<(LockGuard<P>, Vec<Fence>), LockError> {
-        let Self { spec, policy } = self;
-        let given = spec.keys().cloned().collect();
-        let lock = acquire(spec, true, Errors::Carried).await?;
-        fenced(LockGuard { lock, policy }, given)
-    }
-
-    /// [`acquire_fenced`](Lock::acquire_fenced) for code that is not async.
+    /// Acquires the lock as [`try_acquire`](Lock::try_acquire) does, in code that is not async.
     ///
     /// ```
     /// use lockmacro_runtime::{Lock, LockError, LockManager};
     ///
     /// fn main() -> Result<(), LockError> {
     ///     let locks = LockManager::isolated_memory();
-    ///     let (guard, fences) = Lock::new("stock:7").manager(&locks).acquire_fenced_blocking()?;
-    ///     println!("UPDATE … WHERE fence <= {}", fences[0]);
+    ///     let order = Lock::new("order:42").manager(&locks);
+    ///     let guard = order.try_acquire_blocking()?.expect("it is free");
+    ///     assert!(order.try_acquire_blocking()?.is_none());
     ///     guard.release_blocking()
     /// }
     /// ```
     ///
     /// # Errors
-    /// As [`acquire_fenced`](Lock::acquire_fenced) and
-    /// [`acquire_blocking`](Lock::acquire_blocking).
-    pub fn acquire_fenced_blocking(self) -> Result<(LockGuard<P>, Vec<Fence>), LockError> {
-        let given = self.spec.keys().cloned().collect();
-        let lock = acquire_blocking(self.spec, true, Errors::Carried)?;
-        fenced(LockGuard { lock, policy: self.policy }, given)
+    /// As [`acquire_blocking`](Lock::acquire_blocking), but for [`LockError::Busy`].
+    pub fn try_acquire_blocking(&self) -> Result<Option<LockGuard>, LockError> {
+        unless_busy(acquire_blocking(&self.spec, Waits::Never, Errors::Carried))
+    }
+
+    /// The fences of a guard that this lock has acquired, in the order in which the keys were
+    /// given, for expansions. A key that was given twice has the same fence twice.
+    ///
+    /// # Panics
+    /// When the lock is not [`fenced`](Lock::fenced), or the guard is of another lock.
+    #[doc(hidden)]
+    pub fn fences(&self, guard: &LockGuard) -> Vec<Fence> {
+        let fence_of = |key| guard.fence_of(key).expect("a guard of this lock, which is fenced");
+        self.spec.keys().map(fence_of).collect()
     }
 }
 
-fn fenced<P>(
-    guard: LockGuard<P>,
-    keys: Vec<LockKey>,
-) -> Result<(LockGuard<P>, Vec<Fence>), LockError> {
-    let prefix = &guard.lock.held.manager.defaults.prefix;
-    let fence_of = |key: LockKey| {
-        let key = key.under(prefix)?;
-        let hint = "without a fence: request it there";
-        guard.fence_of(&key).ok_or_else(|| LockError::nested("fence", &key, hint))
-    };
-    let fences = keys.into_iter().map(fence_of).collect::<Result<_, _>>()?;
-    Ok((guard, fences))
+fn unless_busy(acquired: Result<Acquired, LockError>) -> Result<Option<LockGuard>, LockError> {
+    match acquired {
+        Ok(lock) => Ok(Some(lock.into())),
+        Err(error) if error.is_busy() => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 #[cfg(test)]

@@ -79,7 +79,7 @@ async fn every_stream_is_opened_by_the_simulation() {
     let locks = LockManager::connect("redis://simulated.invalid:1").await.expect("there");
     let lock = Lock::new("order:42").ttl(LONG_TTL).manager(&locks);
     // Released in the background, by its own connection.
-    drop(lock.clone().acquire().await.expect("free"));
+    drop(lock.acquire().await.expect("free"));
     let waiting = lock.clone().wait(TEST_TIMEOUT).renew().acquire().await.expect("released");
     let waiter = tokio::spawn(lock.wait(TEST_TIMEOUT).acquire());
     sleep(ms(20)).await;
@@ -125,8 +125,9 @@ async fn dates_are_those_of_the_simulation() {
     let _inside = enter(Replaced::new(1, None));
     let locks = LockManager::isolated_memory();
     let lock = Lock::new("order:42").manager(&locks);
-    let (held, fences) = lock.clone().acquire_fenced().await.expect("free");
-    assert_eq!(u64::from(fences[0]) / 1_000_000, DATE.as_secs());
+    let held = lock.clone().fenced().acquire().await.expect("free");
+    let fence = held.fence().expect("it is fenced");
+    assert_eq!(u64::from(fence) / 1_000_000, DATE.as_secs());
     let busy = tokio::spawn(lock.acquire()).await.expect("no panic").expect_err("it is held");
     let since = busy.holder().since.expect("known").duration_since(UNIX_EPOCH).ok();
     assert_eq!(since.map(|since| since.as_secs()), Some(DATE.as_secs()));

@@ -24,7 +24,7 @@ use crate::sys::metrics;
 use crate::sys::random;
 use crate::sys::sync::Mutex;
 use crate::sys::time::Instant;
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::{LockError, UnavailableReason};
 
 /// Default delay before the first attempt.
 const DELAY: Duration = Duration::from_secs(30);
@@ -245,7 +245,7 @@ impl<A> DeferredFn<A> {
     /// # let locks = LockManager::isolated_memory();
     /// # let audits = DeferredFn::new("orders.audit", (argument("id"),), |(_,): (u64,)| async {});
     /// let order = Lock::new("order:42").manager(&locks);
-    /// let _guard = order.clone().acquire().await?;
+    /// let _guard = order.acquire().await?;
     /// let busy = order.acquire().await.expect_err("it is held");
     /// let stored = audits.manager(&locks).defer(busy, (42,)).await;
     /// assert!(matches!(stored, LockError::Deferred { .. }));
@@ -340,7 +340,7 @@ impl<A> DeferredFn<A> {
     ///
     /// # Cancellation
     /// When the future is dropped, the older call may have been removed.
-    pub async fn supersede<P>(self, lock: &LockGuard<P>) -> Result<(), LockError> {
+    pub async fn supersede(self, lock: &LockGuard) -> Result<(), LockError> {
         match self.superseding(lock)? {
             Some((manager, superseding)) => superseding.ask(manager.deferrer()).await,
             None => Ok(()),
@@ -349,22 +349,22 @@ impl<A> DeferredFn<A> {
 
     /// Removes the older call as [`supersede`](DeferredFn::supersede) does, in code that is not
     /// async.
-    pub fn supersede_blocking<P>(self, lock: &LockGuard<P>) -> Result<(), LockError> {
+    pub fn supersede_blocking(self, lock: &LockGuard) -> Result<(), LockError> {
         let Some((manager, superseding)) = self.superseding(lock)? else { return Ok(()) };
         let background = &manager.core().background;
         let deferrer = manager.core().deferrer_of(&background.store);
         background.block_on(superseding.ask(deferrer)).and_then(|superseded| superseded)
     }
 
-    fn superseding<P>(
+    fn superseding(
         self,
-        lock: &LockGuard<P>,
+        lock: &LockGuard,
     ) -> Result<Option<(LockManager, Superseding)>, LockError> {
         let Deferrable { name, keep, .. } = self.function;
         if !matches!(keep, Keep::Latest { .. }) {
             return Ok(None);
         }
-        let manager = self.manager.map_or_else(LockManager::installed, Ok)?;
+        let manager = self.manager.map_or_else(LockManager::current, Ok)?;
         let key = lock.key().to_string();
         let function = manager.core().defaults.stored_as(&name);
         // A call inside of an outer body that has the lock began just now.
@@ -389,7 +389,7 @@ impl<A> DeferredFn<A> {
     fn text(&self, arguments: &A) -> Result<String, LockError> {
         (self.write)(arguments).map_err(|error| {
             let detail = format!("the arguments cannot be stored: {error}");
-            LockError::because(Unavailability::Local, detail)
+            LockError::because(UnavailableReason::Local, detail)
         })
     }
 
@@ -401,7 +401,7 @@ impl<A> DeferredFn<A> {
         arguments: String,
     ) -> Result<(LockManager, NewJob), LockError> {
         let Deferrable { name, site, delay, attempts, keep, .. } = self.function;
-        let manager = self.manager.map_or_else(LockManager::installed, Ok)?;
+        let manager = self.manager.map_or_else(LockManager::current, Ok)?;
         manager.core().sites.check(&name, site)?;
         check_size(&arguments, manager.core().max_deferred_size)?;
         let function = manager.core().defaults.stored_as(&name);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::{LockError, UnavailableReason};
 
 /// Largest number of waiting calls of one function. The next call is refused with
 /// [`LockError::Unavailable`].
@@ -28,7 +28,7 @@ pub(crate) fn full(function: &str) -> LockError {
     let detail = format!(
         "{WAITING_MAX} calls of `{function}` wait already: run more workers, or defer fewer calls"
     );
-    LockError::because(Unavailability::TooManyDeferred, detail)
+    LockError::because(UnavailableReason::TooManyDeferred, detail)
 }
 
 /// The error of a call whose runs have ended this often without a report.

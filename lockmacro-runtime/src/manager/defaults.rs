@@ -92,8 +92,8 @@ impl LockManagerBuilder {
     /// - The prefix is part of the key on the server, in errors, in logs, in the template of
     ///   metrics, in [`LockGuard::key`](crate::LockGuard::key), and in the names of deferred
     ///   functions.
-    /// - Code names keys without the prefix, also in [`LockGuard::of`](crate::LockGuard::of).
-    ///   Inspection (the tool `lockmacro`, `LockManager::inspect_locks`) takes the whole key.
+    /// - Code names keys without the prefix, also in [`guard_of`](crate::LockManager::guard_of).
+    ///   Inspection (the tool `lockmacro`, `LockManager::inspector`) takes the whole key.
     /// - It has at most 256 bytes, which count for the key's limit of 1,024 bytes. It contains no
     ///   `{` and `}`, which would move every key to one slot of a cluster, and does not begin with
     ///   `lm1:`. With any other prefix connecting fails with
@@ -127,7 +127,7 @@ impl LockManagerBuilder {
     /// let at_most = Duration::from_secs(2);
     /// let locks = LockManager::builder().retry_after(Duration::ZERO..=at_most).isolated_memory();
     /// let lock = Lock::new("report").manager(&locks);
-    /// let held = lock.clone().acquire().await?;
+    /// let held = lock.acquire().await?;
     /// let busy = lock.acquire().await.expect_err("it is held");
     /// assert_eq!(busy.retry_after(), Some(at_most));
     /// # held.release().await }

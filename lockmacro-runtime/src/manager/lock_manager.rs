@@ -88,15 +88,15 @@ impl LockManager {
     /// ```
     /// # use lockmacro_runtime::{LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// assert_eq!(LockManager::installed().err(), Some(LockError::NotInstalled));
-    /// let body = async { assert!(LockManager::installed().is_ok()) };
+    /// assert_eq!(LockManager::current().err(), Some(LockError::NotInstalled));
+    /// let body = async { assert!(LockManager::current().is_ok()) };
     /// LockManager::isolated_memory().scope(body).await;
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
     /// [`LockError::NotInstalled`] when there is none.
-    pub fn installed() -> Result<Self, LockError> {
+    pub fn current() -> Result<Self, LockError> {
         current::manager().map(Self)
     }
 
@@ -213,10 +213,10 @@ impl LockManager {
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
     /// let locks = LockManager::disabled();
-    /// let lock = Lock::new("order:42").manager(&locks);
-    /// let (one, first) = lock.clone().acquire_fenced().await?;
-    /// let (other, second) = lock.acquire_fenced().await?;
-    /// assert!(one.is_held() && other.is_held() && first < second);
+    /// let lock = Lock::new("order:42").fenced().manager(&locks);
+    /// let one = lock.acquire().await?;
+    /// let other = lock.acquire().await?;
+    /// assert!(one.is_held() && other.is_held() && one.fence() < other.fence());
     /// # one.release().await?;
     /// # other.release().await }
     /// ```

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::value::applied::Applied;
-use crate::value::error::{LockError, NodeReply, Unavailability};
+use crate::value::error::{LockError, NodeReply, UnavailableReason};
 use crate::value::fence::FenceBlock;
 use crate::value::holder::Holder;
 
@@ -30,7 +30,7 @@ pub(crate) struct NodeError {
 impl NodeError {
     /// Whether the node is up, and votes later.
     pub(crate) fn is_young(&self) -> bool {
-        self.error.unavailability() == Some(Unavailability::Restarted)
+        self.error.reason() == Some(UnavailableReason::Restarted)
     }
 }
 
@@ -97,7 +97,7 @@ impl Tally {
     /// Ends the vote: a node that has not answered counts as failed.
     pub(crate) fn end(&mut self) {
         for vote in self.votes.iter_mut().filter(|vote| vote.is_none()) {
-            let error = Box::new(LockError::because(Unavailability::Timeout, "asked"));
+            let error = Box::new(LockError::because(UnavailableReason::Timeout, "asked"));
             *vote = Some(Err(NodeError { error, applied: Applied::Unknown, transient: true }));
         }
     }
@@ -212,7 +212,7 @@ mod tests {
     }
 
     fn failed() -> Result<Vote, NodeError> {
-        let error = Box::new(LockError::because(Unavailability::Timeout, ""));
+        let error = Box::new(LockError::because(UnavailableReason::Timeout, ""));
         Err(NodeError { error, applied: Applied::Unknown, transient: true })
     }
 

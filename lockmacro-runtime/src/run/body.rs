@@ -1,15 +1,20 @@
-//! The methods that run a body under a lock, and those that set what they return.
+//! The methods that run a body under a lock.
 
+use std::sync::Arc;
+
+use futures_util::TryFutureExt as _;
+
+use crate::engine::acquire::options::Waits;
 use crate::guard::LockGuard;
 use crate::lock::Lock;
+use crate::outcome::LockOutcome;
 use crate::run::driver::{Run, Start};
-use crate::run_policy::{MapErr, Recovering, Report, Returnable, RunPolicy, Skip};
+use crate::run_policy::{RunPolicy, Skip};
 use crate::value::error::LockError;
-use crate::value::loss::Lost;
 
-impl<P> Lock<P> {
-    /// Acquires the lock, runs `body` as [`LockGuard::run`] does, and releases the lock. Without
-    /// the lock the body is never polled.
+impl Lock {
+    /// Acquires the lock, runs `body` as [`LockGuard::run`] does, and releases the lock. Returns
+    /// the body's own `Result`. Without the lock the body is never polled.
     ///
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
@@ -21,22 +26,50 @@ impl<P> Lock<P> {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`acquire`](Lock::acquire), and [`LockError::Lost`],
-    /// in the body's return type. That is a [`LockOutcome`](crate::LockOutcome), unless the lock
-    /// has another policy: [`skip_when_busy`](Lock::skip_when_busy) or
-    /// [`map_err`](Lock::map_err).
+    /// The errors of [`acquire`](Lock::acquire), and [`LockError::Lost`], as the body's error type,
+    /// which is `From<LockError>`. A body can also return a type of your own that is a
+    /// [`LockOutcome`].
     ///
     /// # Cancellation
     /// Dropping the future at any point drops the body and leaves no lock behind.
-    ///
-    /// # Panics
-    /// The future of a lock that is skipped panics when the return type cannot carry an error, and
-    /// there is no manager or no tokio runtime.
-    pub fn run<B>(self, body: B) -> impl Future<Output = B::Output>
+    pub fn run<B>(&self, body: B) -> impl Future<Output = B::Output> + use<B>
     where
-        B: Future<Output: Returnable<P>>,
+        B: Future<Output: LockOutcome>,
     {
-        Run::new(Start::Lock(self.spec), self.policy, body)
+        Run::new(self.start(Waits::AsSet), <RunPolicy>::default(), body)
+    }
+
+    /// Runs `body` as [`run`](Lock::run) does if the lock is free, and returns `Ok(None)` without
+    /// running it if somebody else holds the lock.
+    ///
+    /// The server is asked once, whatever [`wait`](Lock::wait) says, so that a job that another
+    /// machine runs right now is skipped, and not run once more after it.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::isolated_memory();
+    /// let report = Lock::new("nightly-report").manager(&locks);
+    /// assert_eq!(report.try_run(async { Ok::<_, LockError>("written") }).await?, Some("written"));
+    /// let _guard = report.acquire().await?;
+    /// assert_eq!(report.try_run(async { Ok::<_, LockError>("written") }).await?, None);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`run`](Lock::run), but for [`LockError::Busy`].
+    ///
+    /// # Cancellation
+    /// As [`run`](Lock::run).
+    pub fn try_run<B, T, E>(
+        &self,
+        body: B,
+    ) -> impl Future<Output = Result<Option<T>, E>> + use<B, T, E>
+    where
+        B: Future<Output = Result<T, E>>,
+        E: From<LockError>,
+    {
+        Run::new(self.start(Waits::Never), <RunPolicy<Skip>>::default(), body.map_ok(Some))
     }
 
     /// Runs a `body` that is not async as [`run`](Lock::run) does. Like
@@ -54,106 +87,44 @@ impl<P> Lock<P> {
     /// # Errors
     /// As [`run`](Lock::run), and [`LockError::NoRuntime`] on the thread of a current-thread
     /// runtime.
-    ///
-    /// # Panics
-    /// As the future of [`run`](Lock::run), and on the thread of a current-thread runtime if the
-    /// return type cannot carry that error.
-    pub fn run_blocking<R: Returnable<P>>(self, body: impl FnOnce() -> R) -> R {
-        Start::Lock(self.spec).run_blocking(self.policy, body)
+    pub fn run_blocking<R: LockOutcome>(&self, body: impl FnOnce() -> R) -> R {
+        self.start(Waits::AsSet).run_blocking(<RunPolicy>::default(), body)
     }
-}
 
-impl<H> Lock<RunPolicy<Report, H>> {
-    /// Makes [`run`](Lock::run) skip the body when somebody else holds the lock. The caller then
-    /// gets the "nothing" of the return type, a [`SkipOutcome`](crate::SkipOutcome): `()`, `None`,
-    /// `Ok(())` or `Ok(None)`.
-    ///
-    /// `run` then waits only if [`wait`](Lock::wait) is set; the manager's default wait does not
-    /// apply. A job that another machine runs right now should be skipped, and not run once more
-    /// after it. [`acquire`](Lock::acquire) waits as always. Call this before
-    /// [`map_err`](Lock::map_err).
+    /// Runs a `body` that is not async as [`try_run`](Lock::try_run) does.
     ///
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # fn main() -> Result<(), LockError> {
     /// # let locks = LockManager::isolated_memory();
-    /// let order = Lock::new("order:42").manager(&locks);
-    /// let _guard = order.clone().acquire().await?;
-    /// assert_eq!(order.skip_when_busy().run(async { Some(7) }).await, None);
+    /// let report = Lock::new("nightly-report").manager(&locks);
+    /// let _guard = report.acquire_blocking()?;
+    /// assert_eq!(report.try_run_blocking(|| Ok::<_, LockError>("written"))?, None);
     /// # Ok(()) }
     /// ```
-    pub fn skip_when_busy(self) -> Lock<RunPolicy<Skip, H>> {
-        Lock { spec: self.spec, policy: RunPolicy { errors: Skip, recover: self.policy.recover } }
+    ///
+    /// # Errors
+    /// As [`run_blocking`](Lock::run_blocking), but for [`LockError::Busy`].
+    pub fn try_run_blocking<T, E: From<LockError>>(
+        &self,
+        body: impl FnOnce() -> Result<T, E>,
+    ) -> Result<Option<T>, E> {
+        let policy = <RunPolicy<Skip>>::default();
+        self.start(Waits::Never).run_blocking(policy, || body().map(Some))
+    }
+
+    fn start(&self, waits: Waits) -> Start {
+        Start::Lock(Arc::clone(&self.spec), waits)
     }
 }
 
-impl<W, H> Lock<RunPolicy<W, H>> {
-    /// Calls `recover` when the lock is lost while a body runs, to undo or to keep the body's work.
-    ///
-    /// The body runs to its end even when the lock is lost meanwhile. After the release, the
-    /// function is called with the loss and the body's value, and the caller gets the function's
-    /// value. When the lock is lost before the body has started, neither the body nor the function
-    /// runs. When the future is dropped, the function is not called. [`on_lost`](Lock::on_lost) has
-    /// no effect beside it.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use lockmacro_runtime::{Lock, LockManager, LockError, Lost};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::isolated_memory();
-    /// fn cancel_booking(lost: Lost, booked: Result<u32, LockError>) -> Result<u32, LockError> {
-    ///     // … undo the booking …
-    ///     booked.and(Err(lost.into()))
-    /// }
-    ///
-    /// let lock = Lock::new("stock:7").ttl(Duration::from_secs(5)).manager(&locks);
-    /// let booked = lock.recovering(cancel_booking).run(async { Ok(3) }).await?;
-    /// assert_eq!(booked, 3);
-    /// # Ok(()) }
-    /// ```
-    pub fn recovering<R, F>(self, recover: F) -> Lock<RunPolicy<W, Recovering<F>>>
-    where
-        F: FnOnce(Lost, R) -> R,
-    {
-        let errors = self.policy.errors;
-        let recover = Recovering(recover);
-        Lock { spec: self.spec, policy: RunPolicy { errors, recover } }
-    }
-
-    /// Converts each [`LockError`] to the body's error type with `map`, for an error type that is
-    /// not `From<LockError>`, such as one of another crate.
-    ///
-    /// ```
-    /// # use std::io;
-    /// # use lockmacro_runtime::{Lock, LockManager, LockError};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> io::Result<()> {
-    /// # let locks = LockManager::isolated_memory();
-    /// let size = Lock::new("disk:7")
-    ///     .manager(&locks)
-    ///     .map_err(io::Error::other)
-    ///     .run(async { io::Result::Ok(512) })
-    ///     .await?;
-    /// assert_eq!(size, 512);
-    /// # Ok(()) }
-    /// ```
-    pub fn map_err<E, M>(self, map: M) -> Lock<RunPolicy<MapErr<W, M>, H>>
-    where
-        M: FnOnce(LockError) -> E,
-    {
-        let RunPolicy { errors, recover } = self.policy;
-        let errors = MapErr::new(map, errors);
-        Lock { spec: self.spec, policy: RunPolicy { errors, recover } }
-    }
-}
-
-impl<P> LockGuard<P> {
+impl LockGuard {
     /// Runs `body` while the lock is held, then releases the lock.
     ///
     /// The caller gets the body's value, whatever the release returns.
     /// [`Lock::on_lost`](crate::Lock::on_lost) sets what happens when the lock is lost meanwhile.
     /// By default the body is dropped at its next await, before the server can grant the lock to
-    /// somebody else, and the caller gets [`LockError::Lost`] in its return
-    /// type.
+    /// somebody else, and the caller gets [`LockError::Lost`] as the body's error.
     ///
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
@@ -168,9 +139,9 @@ impl<P> LockGuard<P> {
     /// Dropping the future drops the body and then releases the lock in the background.
     pub fn run<B>(self, body: B) -> impl Future<Output = B::Output>
     where
-        B: Future<Output: Returnable<P>>,
+        B: Future<Output: LockOutcome>,
     {
-        Run::new(Start::Guard(self.lock), self.policy, body)
+        Run::new(Start::Guard(self.lock), <RunPolicy>::default(), body)
     }
 
     /// Runs a `body` that is not async as [`run`](LockGuard::run) does. Such a body cannot be
@@ -184,7 +155,7 @@ impl<P> LockGuard<P> {
     /// assert_eq!(guard.run_blocking(|| Ok::<_, LockError>(7))?, 7);
     /// # Ok(()) }
     /// ```
-    pub fn run_blocking<R: Returnable<P>>(self, body: impl FnOnce() -> R) -> R {
-        Start::Guard(self.lock).run_blocking(self.policy, body)
+    pub fn run_blocking<R: LockOutcome>(self, body: impl FnOnce() -> R) -> R {
+        Start::Guard(self.lock).run_blocking(<RunPolicy>::default(), body)
     }
 }

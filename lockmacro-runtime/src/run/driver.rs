@@ -12,6 +12,7 @@ use futures_util::future::BoxFuture;
 use pin_project_lite::pin_project;
 
 use crate::engine::acquire::acquiring::{Acquiring, acquire, acquire_blocking};
+use crate::engine::acquire::options::Waits;
 use crate::engine::acquire::outcome::{Acquired, Errors, unreported};
 use crate::engine::acquire::reentry::Scope;
 use crate::engine::acquire::spec::LockSpec;
@@ -84,7 +85,7 @@ impl<B: Future<Output: Returnable<P>>, P> Future for Run<B, P> {
 /// The start of a body.
 pub(crate) enum Start {
     /// A lock to acquire.
-    Lock(Box<LockSpec>),
+    Lock(Arc<LockSpec>, Waits),
     /// A lock that is held.
     Guard(Acquired),
 }
@@ -93,12 +94,12 @@ impl Start {
     /// With what this policy needs, whatever was set after it.
     fn under<R: Returnable<P>, P>(mut self) -> Self {
         match &mut self {
-            Start::Lock(spec) => {
-                if R::SKIPS {
-                    spec.options.wait.get_or_insert_default();
+            Start::Lock(spec, waits) => {
+                if R::SKIPS && spec.options.wait.is_none() {
+                    *waits = Waits::Never;
                 }
                 if R::RECOVERS {
-                    spec.options.on_lost = OnLost::Error;
+                    Arc::make_mut(spec).options.on_lost = OnLost::Error;
                 }
             }
             Start::Guard(guard) if R::RECOVERS => guard.on_lost = OnLost::Error,
@@ -109,7 +110,7 @@ impl Start {
 
     fn driver(self, errors: Errors) -> Driver {
         match self {
-            Start::Lock(spec) => Driver::Acquiring(acquire(spec, false, errors), errors),
+            Start::Lock(spec, waits) => Driver::Acquiring(acquire(spec, waits, errors), errors),
             Start::Guard(guard) => Driver::Running(Running::new(guard, errors)),
         }
     }
@@ -129,7 +130,7 @@ impl Start {
 
     fn block_on(self, errors: Errors, body: &mut dyn FnMut()) -> Ended {
         let guard = match self {
-            Start::Lock(spec) => acquire_blocking(spec, false, errors)?,
+            Start::Lock(spec, waits) => acquire_blocking(&spec, waits, errors)?,
             Start::Guard(guard) => guard,
         };
         Running::new(guard, errors).block_on(body)

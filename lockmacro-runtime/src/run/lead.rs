@@ -41,7 +41,7 @@ impl Lock {
     /// error is logged, and it campaigns again with pauses of up to 30 s. So [`wait`](Lock::wait)
     /// and [`on_lost`](Lock::on_lost) have no effect here.
     ///
-    /// With the feature `inspect`, `LockManager::inspect_lock` says who leads, and since when.
+    /// With the feature `inspect`, `LockManager::inspector` says who leads, and since when.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -83,9 +83,9 @@ impl Lock {
             let setting = if mode == Mode::Shared { "shared" } else { "permits" };
             return Err(LockError::invalid(setting, "several would lead: remove it from the lock"));
         }
-        let mut lock = self.renew().wait_forever().on_lost(OnLost::Cancel);
-        let manager = lock.spec.manager.take().map_or_else(current::manager, Ok)?;
-        lock.spec.manager = Some(Arc::clone(&manager));
+        let mut lock = self.fenced().renew().wait_forever().on_lost(OnLost::Cancel);
+        let manager = lock.spec.manager.clone().map_or_else(current::manager, Ok)?;
+        Arc::make_mut(&mut lock.spec).manager = Some(Arc::clone(&manager));
         match select(pin!(manager.core.shutdown.closed()), pin!(lock.campaigns(body))).await {
             Either::Left(_) | Either::Right((LockError::ShutDown { .. }, _)) => Ok(()),
             Either::Right((error, _)) => Err(error),
@@ -100,13 +100,11 @@ impl Lock {
         let new_pauses = || Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         let mut pauses = new_pauses();
         loop {
-            match self.clone().acquire_fenced().await {
-                Ok((guard, _)) if guard.is_joined() => return inside_of_another(),
+            match self.acquire().await {
+                Ok(guard) if guard.is_joined() => return inside_of_another(),
                 // That one has no fence.
-                Err(LockError::InvalidSetting { setting: "fence", .. }) => {
-                    return inside_of_another();
-                }
-                Ok((guard, _)) => {
+                Err(LockError::Nested { .. }) => return inside_of_another(),
+                Ok(guard) => {
                     let key = guard.key().clone();
                     let handle = guard.handle();
                     let term = AssertUnwindSafe(async { body(handle).await }).catch_unwind();
@@ -133,7 +131,7 @@ fn inside_of_another() -> LockError {
     LockError::invalid("lead", detail)
 }
 
-/// Whether only a change of the program or of the key mends it.
+/// Whether only a change of the program or of the key helps.
 fn stays(error: &LockError) -> bool {
     use LockError::{InvalidKey, InvalidSetting, KeyNotALock, NoRuntime, NotInstalled, ShutDown};
     matches!(

@@ -5,7 +5,7 @@
 //! at the clock, and it is woken when the lease ends. What becomes of the body then is the caller's
 //! setting: it is dropped, or goes on and its result is an error. The body is dropped before the
 //! lock is released, so that nothing of it outlives the lock. How an error reaches the caller's
-//! return type is decided in `run_policy`.
+//! return type is decided in `run_policy`; expansions of the attribute name it ([`with_policy`]).
 //!
 //! [`lead`] repeats that for as long as the program runs, and [`reuse`] gives the value of a body
 //! to the callers that found its lock busy.
@@ -17,3 +17,4 @@ mod lead;
 pub(crate) mod reuse;
 #[cfg(feature = "test-util")]
 pub(crate) mod waits;
+pub(crate) mod with_policy;

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::engine::acquire::acquiring::acquire;
+use crate::engine::acquire::options::Waits;
 use crate::engine::acquire::outcome::{Acquired, Errors};
 use crate::engine::acquire::spec::LockSpec;
 use crate::engine::core::inside_runtime;
@@ -20,8 +21,8 @@ use crate::engine::manager::Manager;
 use crate::engine::queue::shared_queue::SharedQueue;
 use crate::guard::LockGuard;
 use crate::lock::Lock;
-use crate::run::driver::Running;
-use crate::run_policy::Returnable;
+use crate::run::driver::{Run, Running, Start};
+use crate::run_policy::{Returnable, RunPolicy};
 use crate::store::backend::ValueOf;
 use crate::sys::random::random_name;
 use crate::sys::sync::Mutex;
@@ -43,8 +44,8 @@ const REPORTED_MAX: usize = 1_000;
 /// A [`Lock`] whose callers reuse the value of the one before them: see [`Lock::reuse`].
 #[derive(Debug, Clone)]
 #[must_use = "a lock does nothing until it is run or acquired"]
-pub struct ReusingLock<P> {
-    lock: Lock<P>,
+pub struct ReusingLock {
+    lock: Lock,
     reuse: Reuse,
 }
 
@@ -104,7 +105,7 @@ impl Place {
     }
 }
 
-impl<P> Lock<P> {
+impl Lock {
     /// Makes callers that find the lock busy wait for it, and get the holder's value: one caller
     /// runs the body for all, also for those of other processes.
     ///
@@ -137,18 +138,18 @@ impl<P> Lock<P> {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
     /// # let locks = LockManager::isolated_memory();
     /// let token = Lock::new("oauth:acme").manager(&locks).reuse(Duration::from_secs(50));
-    /// let first = token.clone().run(async { Ok::<_, LockError>("first".to_owned()) }).await?;
+    /// let first = token.run(async { Ok::<_, LockError>("first".to_owned()) }).await?;
     /// let second = token.run(async { Ok::<_, LockError>("second".to_owned()) }).await?;
     /// assert_eq!((&*first, &*second), ("first", "first"));
     /// # Ok(()) }
     /// ```
     #[track_caller]
-    pub fn reuse(self, keep: Duration) -> ReusingLock<P> {
+    pub fn reuse(self, keep: Duration) -> ReusingLock {
         ReusingLock { lock: self, reuse: Reuse { keep, same: None, site: Location::caller() } }
     }
 }
 
-impl<P> ReusingLock<P> {
+impl ReusingLock {
     /// Binds the key to what a call is made of: one with another text under the same key gets
     /// [`LockError::ReusedKey`]. For idempotency keys, which a client may use for two requests by
     /// mistake. A [template](LockKey::template) keeps several values apart.
@@ -183,8 +184,8 @@ impl<P> ReusingLock<P> {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
     /// # let locks = LockManager::isolated_memory();
     /// let token = Lock::new("oauth:acme").manager(&locks).reuse(Duration::from_secs(50));
-    /// token.clone().run(async { Ok::<_, LockError>(1) }).await?;
-    /// token.clone().forget().await?;
+    /// token.run(async { Ok::<_, LockError>(1) }).await?;
+    /// token.forget().await?;
     /// assert_eq!(token.run(async { Ok::<_, LockError>(2) }).await?, 2);
     /// # Ok(()) }
     /// ```
@@ -195,12 +196,12 @@ impl<P> ReusingLock<P> {
     ///
     /// # Cancellation
     /// Dropping the future leaves no lock behind. The value may be there, or not.
-    pub async fn forget(self) -> Result<(), LockError> {
-        let Self { lock: Lock { mut spec, .. }, .. } = self;
-        let (manager, place) = prepare(&mut spec)?;
+    pub async fn forget(&self) -> Result<(), LockError> {
+        let mut spec = Arc::clone(&self.lock.spec);
+        let (manager, place) = prepare(Arc::make_mut(&mut spec))?;
         // Nothing is done for which the key would have to stay.
-        spec.options.min_hold = None;
-        let lock = acquire(spec, false, Errors::Carried).await?;
+        Arc::make_mut(&mut spec).options.min_hold = None;
+        let lock = acquire(spec, Waits::AsSet, Errors::Carried).await?;
         let held = Arc::clone(&lock.held);
         let forgotten =
             manager.core.store.backend.keep(&held.request, place.of(), "", Duration::ZERO);
@@ -220,14 +221,28 @@ impl<P> ReusingLock<P> {
     /// # Cancellation
     /// Dropping the future at any point drops the body and leaves no lock behind. A value that was
     /// on its way is kept, or not.
-    pub fn run<B, T, E>(self, body: B) -> impl Future<Output = Result<T, E>>
+    pub fn run<B, T, E>(&self, body: B) -> impl Future<Output = Result<T, E>> + use<B, T, E>
+    where
+        B: Future<Output = Result<T, E>>,
+        T: Serialize + DeserializeOwned,
+        E: From<LockError>,
+    {
+        self.clone().run_under(<RunPolicy>::default(), body)
+    }
+
+    /// The same, where the caller gets what `policy` says.
+    pub(super) fn run_under<B, T, E, P>(
+        self,
+        policy: P,
+        body: B,
+    ) -> impl Future<Output = Result<T, E>> + use<B, T, E, P>
     where
         B: Future<Output = Result<T, E>>,
         T: Serialize + DeserializeOwned,
         Result<T, E>: Returnable<P>,
     {
+        let Self { lock: Lock { spec }, reuse } = self;
         // Boxed, so that the future does not have space for it in each of its states.
-        let Self { lock: Lock { spec, policy }, reuse } = self;
         let body = Box::pin(body);
         async move {
             let (lock, place) = match reuse.begin(spec).await {
@@ -237,7 +252,7 @@ impl<P> ReusingLock<P> {
             };
             // Not released by the body's end: the value is kept before that.
             let joining = Acquired { held: Arc::clone(&lock.held), joined: true, ..lock };
-            let ended = LockGuard { lock: joining, policy }.run(body).await;
+            let ended = Run::new(Start::Guard(joining), policy, body).await;
             if let Ok(value) = &ended {
                 reuse.keep(&lock.held, &place, value).await;
             }
@@ -252,12 +267,13 @@ impl Reuse {
     /// Looks for a value, acquires the lock, and looks again.
     async fn begin<T: DeserializeOwned>(
         &self,
-        mut spec: Box<LockSpec>,
+        mut spec: Arc<LockSpec>,
     ) -> Result<Begun<T>, LockError> {
-        let (manager, place) = prepare(&mut spec)?;
+        let own = Arc::make_mut(&mut spec);
+        let (manager, place) = prepare(own)?;
         manager.core.sites.check(&place.name, self.site)?;
         // Who finds a value has done nothing for which the key would have to stay.
-        let min_hold = spec.options.min_hold.take();
+        let min_hold = own.options.min_hold.take();
         let began = Moment::now();
         let look = async || manager.core.store.backend.kept(place.of()).await;
         let there = look().await?;
@@ -270,7 +286,7 @@ impl Reuse {
         if let Some(value) = self.value(&place.key, fresh.map(|(before, _)| before))? {
             return Ok(Begun::Value(value));
         }
-        let lock = acquire(spec, false, Errors::Carried).await?;
+        let lock = acquire(spec, Waits::AsSet, Errors::Carried).await?;
         // Any other one was made while this caller waited, however long that was.
         let is_new = |found: &Kept| before.as_ref().is_none_or(|before| before.id != found.id);
         // Those before it in this process know the value, or the one that was there before.

@@ -14,7 +14,7 @@ use crate::store::backend::{Backend, Patience, Renewing};
 use crate::store::join::held_all;
 use crate::sys::time::Moment;
 use crate::value::applied::Applied;
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::{LockError, UnavailableReason};
 
 /// A store of locks. Requests for several keys, or with replicas, are more than one call to its
 /// backend.
@@ -64,7 +64,7 @@ impl Store {
     ) -> Asked<'static, Result<Answer, Failed>> {
         if request.was_released() {
             let detail = "the lock was released before its caller had it";
-            let error = LockError::because(Unavailability::Local, detail);
+            let error = LockError::because(UnavailableReason::Local, detail);
             let failed = Failed { error, applied: Applied::Unknown };
             return Box::pin(ready(Ok(Answer::Lost(Box::new(Err(failed))))));
         }

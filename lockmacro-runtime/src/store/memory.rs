@@ -24,7 +24,7 @@ use crate::sys::random::{self, HashMap};
 use crate::sys::sync::Mutex;
 use crate::sys::time::{Instant, Moment, wall_clock};
 use crate::value::applied::Applied;
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::{LockError, UnavailableReason};
 use crate::value::fence::{Fence, FenceBlock};
 use crate::value::holder;
 use crate::value::key::LockKey;
@@ -432,7 +432,8 @@ impl Table {
         let micros = u64::try_from(since_1970.unwrap_or_default().as_micros()).unwrap_or(0);
         let next = Fence::try_from(micros.max(self.last_fence.saturating_add(1)));
         let used_up = "the counter of `memory://` is at 2^53";
-        let next = next.map_err(|_| LockError::because(Unavailability::FencesUsedUp, used_up))?;
+        let next =
+            next.map_err(|_| LockError::because(UnavailableReason::FencesUsedUp, used_up))?;
         let before = Some(mem::replace(&mut self.last_fence, next.into()));
         Ok(FenceBlock::after(before.filter(|before| *before > 0), next))
     }
@@ -518,7 +519,7 @@ mod tests {
         let shutdown = Shutdown::default();
         memory.table.lock().last_fence = (1 << 53) - 1;
         let used_up = |answer: Result<Answer, Failed>| {
-            let reason = Unavailability::FencesUsedUp;
+            let reason = UnavailableReason::FencesUsedUp;
             let Err(Failed { error, .. }) = answer else { panic!("{answer:?}") };
             assert!(matches!(error, LockError::Unavailable { reason: r, .. } if r == reason));
         };

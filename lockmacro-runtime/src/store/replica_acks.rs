@@ -7,7 +7,7 @@ use crate::store::backend::Renewing;
 use crate::store::handle::Store;
 use crate::sys::time::Moment;
 use crate::value::applied::Applied;
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::{LockError, UnavailableReason};
 
 impl Store {
     /// Waits until replicas have acknowledged a granted lock. Its whole ttl counts from then on. A
@@ -33,7 +33,8 @@ impl Store {
                 Ok(false) => {
                     let detail = "it does not know the lock that was granted";
                     let server = self.backend.address(request);
-                    let error = LockError::unavailable_at(server, Unavailability::Replaced, detail);
+                    let error =
+                        LockError::unavailable_at(server, UnavailableReason::Replaced, detail);
                     let failed = Failed { error, applied: Applied::Unknown };
                     return Ok(Answer::Lost(Box::new(Err(failed))));
                 }
@@ -50,6 +51,6 @@ impl Store {
     pub(super) fn too_slow(&self, request: &Request) -> LockError {
         let server = self.backend.address(request);
         let detail = too_slow(request.ttl);
-        LockError::unavailable_at(server, Unavailability::TooSlow, detail)
+        LockError::unavailable_at(server, UnavailableReason::TooSlow, detail)
     }
 }

@@ -9,10 +9,13 @@ use crate::value::key::{InvalidKey, LockKey};
 use crate::value::loss::Lost;
 
 mod accessors;
+mod cause;
 mod constructors;
-mod unavailability;
+mod http;
+mod unavailable_reason;
 
-pub use unavailability::Unavailability;
+pub(crate) use cause::Cause;
+pub use unavailable_reason::UnavailableReason;
 
 /// The reason why a body did not run, or why its result must not be trusted: one variant for each
 /// thing that a caller can do about it.
@@ -29,8 +32,8 @@ pub use unavailability::Unavailability;
 /// - Try again later, or repair the servers: [`Unavailable`].
 /// - Change what the server or the URL says: [`KeyNotALock`], [`AccessDenied`],
 ///   [`Authentication`].
-/// - Correct the program or its settings: [`InvalidKey`], [`InvalidSetting`], [`NotInstalled`],
-///   [`NoRuntime`].
+/// - Correct the program or its settings: [`InvalidKey`], [`InvalidSetting`], [`Nested`],
+///   [`NotInstalled`], [`NoRuntime`].
 /// - Nothing, because the program ends: [`ShutDown`].
 ///
 /// A manager that is [connected](crate::LockManager::connect), made ready or installed reports the
@@ -38,6 +41,23 @@ pub use unavailability::Unavailability;
 /// connection would have found.
 ///
 /// [The guide](crate::guide::trouble) has more for each.
+///
+/// # In a web service
+/// A response has the [status](LockError::http_status), the header `Retry-After` with
+/// [`retry_after_secs`](LockError::retry_after_secs) where that is known, and the
+/// [public message](LockError::public_message) in its body. With the feature `axum`, a `LockError`
+/// is such a response by itself.
+///
+/// | error | status | `Retry-After` |
+/// |---|---|---|
+/// | [`Busy`], [`TimedOut`] | 423 Locked | yes |
+/// | [`QueueFull`] | 503 Service Unavailable | yes |
+/// | [`Unavailable`] | 503 Service Unavailable | where the call failed at once |
+/// | [`ShutDown`] | 503 Service Unavailable | – |
+/// | `Deferred`: the call is stored | 202 Accepted | – |
+/// | `ReusedKey`: one idempotency key for two requests | 422 Unprocessable Content | – |
+/// | [`InvalidKey`]: keys are made of what the client sends | 400 Bad Request | – |
+/// | all others, [`Lost`](LockError::Lost) among them | 500 Internal Server Error | – |
 ///
 /// ```
 /// use lockmacro_runtime::LockError;
@@ -57,6 +77,7 @@ pub use unavailability::Unavailability;
 /// [`Authentication`]: LockError::Authentication
 /// [`InvalidKey`]: LockError::InvalidKey
 /// [`InvalidSetting`]: LockError::InvalidSetting
+/// [`Nested`]: LockError::Nested
 /// [`NotInstalled`]: LockError::NotInstalled
 /// [`NoRuntime`]: LockError::NoRuntime
 /// [`ShutDown`]: LockError::ShutDown
@@ -134,8 +155,8 @@ pub enum LockError {
     #[error("the lock server is unavailable: {reason} ({detail}{})", after(", at ", server.as_deref()))]
     #[non_exhaustive]
     Unavailable {
-        #[doc(hidden)]
-        reason: Unavailability,
+        /// Why, for code that tells one failure from another.
+        reason: UnavailableReason,
         /// The text of the server or of the operating system, and what to do about it.
         detail: String,
         /// Host and port of the server, or of every node of a Redlock; `None` where no server is
@@ -147,6 +168,10 @@ pub enum LockError {
         /// The reply of every node, in the order of the manager's URLs, where a Redlock has no
         /// majority.
         nodes: Box<[NodeReply]>,
+        /// The error of the connection, for [`source`](std::error::Error::source).
+        #[source]
+        #[doc(hidden)]
+        cause: Option<Cause>,
     },
     /// The key exists and is not a lock: its value is no string or, where a lock is released by
     /// force, was not written by this crate. Choose another key, or delete the value.
@@ -224,14 +249,6 @@ pub enum LockError {
     },
     /// A setting of the manager, of its URL, of a lock or of a deferred call cannot be used, or not
     /// in this place. The text says what to write instead.
-    ///
-    /// The settings of a lock inside of another one's body are here, too:
-    ///
-    /// - `fence`, where the outer lock was acquired without one;
-    /// - `keys`, where an outer lock holds only some of them: waiting for the others could deadlock
-    ///   with another caller;
-    /// - `shared` or `permits`, where the body holds the key together with others, and asks for it
-    ///   exclusively: it would wait for itself.
     #[error("`{setting}` is not usable: {detail}")]
     #[non_exhaustive]
     InvalidSetting {
@@ -240,6 +257,19 @@ pub enum LockError {
         /// Why it is invalid, and what to write instead. Never contains a URL, which may have a
         /// password in it.
         detail: String,
+    },
+    /// The body of a lock asks for the same key again, in a way that the held lock cannot give:
+    ///
+    /// - with a fence, where the outer lock is not [`fenced`](crate::Lock::fenced);
+    /// - with further keys, where waiting for those could deadlock with another caller;
+    /// - exclusively, where the body shares the key with others: it would wait for itself.
+    #[error("`{}` is held around this call, {detail}", key.shown())]
+    #[non_exhaustive]
+    Nested {
+        /// The key that is held around the call.
+        key: LockKey,
+        /// What the held lock does not give, and what to do.
+        detail: &'static str,
     },
     /// The lock names no manager, and none is installed. Call [`LockManager::install`] when the
     /// program starts, or name a manager.
@@ -355,7 +385,7 @@ const RESTARTED: &str = "a node does not vote until it has run for the longest t
 /// The replies of all nodes as one text.
 fn replies(nodes: &[NodeReply]) -> String {
     let is_restarted = |reply: &NodeReply| {
-        reply.error.as_ref().and_then(LockError::unavailability) == Some(Unavailability::Restarted)
+        reply.error.as_ref().and_then(LockError::reason) == Some(UnavailableReason::Restarted)
     };
     let hint = nodes.iter().any(is_restarted).then(|| RESTARTED.to_owned());
     nodes.iter().map(NodeReply::to_string).chain(hint).collect::<Vec<_>>().join("; ")

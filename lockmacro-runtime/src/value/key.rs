@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::iter;
+use std::sync::Arc;
 
 use crate::value::escaped::Escaped;
 use crate::value::mode::Mode;
@@ -35,7 +36,8 @@ const RESERVED: &str = "lm1:";
 /// ```
 #[derive(Clone)]
 pub struct LockKey {
-    text: Box<str>,
+    /// Shared, because each request of a `Lock` has its keys.
+    text: Arc<str>,
     template: &'static str,
     extra: Option<Box<Extra>>,
 }

@@ -68,18 +68,22 @@ impl<'a> Printer<'a> {
     /// Output: `Lock::new(key).ttl(ttl).name("module::function").run(async move { body }).await`
     fn locked(&self) -> Result<TokenStream> {
         let site = self.site;
-        let lock = self.lock();
-        let policy = self.run_policy();
-        let lock = quote_spanned!(site=> #lock #policy);
+        let mut lock = self.lock();
+        if self.is_one_call() {
+            lock.extend(self.run_policy());
+        }
+        // A lock on several keys knows which of the fences is which.
+        let variable =
+            Ident::new(if self.has_list_of_fences() { "__keys" } else { "__lock" }, site);
         // A temporary of an expression, such as a mutex guard, must not live as long as the body.
         let binding = match self.manager_first() {
             Some(manager) => Some(quote_spanned! {site=>
-                let __lock = { #manager let __lock = #lock; __lock };
+                let #variable = { #manager let __lock = #lock; __lock };
             }),
-            None if self.args.exprs().all(is_place) => None,
-            None => Some(quote_spanned!(site=> let __lock = #lock;)),
+            None if self.args.exprs().all(is_place) && !self.has_list_of_fences() => None,
+            None => Some(quote_spanned!(site=> let #variable = #lock;)),
         };
-        let lock = if binding.is_some() { quote_spanned!(site=> __lock) } else { lock };
+        let lock = if binding.is_some() { quote_spanned!(site=> #variable) } else { lock };
         let call = if self.is_one_call() {
             self.call("run", &lock, &self.body())
         } else {
@@ -112,7 +116,7 @@ impl<'a> Printer<'a> {
 
     /// What `run` returns when the lock is busy or lost.
     ///
-    /// Output: `.skip_when_busy().recovering(path).map_err(path).reuse(keep).same(text)`
+    /// Output: `.reuse(keep).same(text).skip_when_busy().recovering(path).map_err(path)`
     fn run_policy(&self) -> TokenStream {
         let skip = self.is_silent().then(|| quote_spanned!(self.site=> .skip_when_busy()));
         let recovering = match &self.args.on_lost {
@@ -121,7 +125,7 @@ impl<'a> Printer<'a> {
         };
         let map_err = self.map_err().map(|map| self.set("map_err", "map_err", map));
         let reuse = self.reuse();
-        quote_spanned!(self.site=> #skip #recovering #map_err #reuse)
+        quote_spanned!(self.site=> #reuse #skip #recovering #map_err)
     }
 
     fn reuse(&self) -> Option<TokenStream> {
@@ -162,7 +166,7 @@ impl<'a> Printer<'a> {
     /// lock.run(body).await`
     fn acquire_and_run(&self, lock: &TokenStream) -> Result<TokenStream> {
         let site = self.site;
-        let lock_and_fences = self.lock_and_fences();
+        let fences = self.fences();
         let guard = self.args.guard.as_ref().map(|guard| {
             let there = guard.span().resolved_at(site);
             let fences = self.args.fence.as_ref().map(Fences::names).unwrap_or_default();
@@ -173,9 +177,10 @@ impl<'a> Printer<'a> {
             }
         });
         let (first, acquired) = self.acquired(lock)?;
-        let run = self.call("run", &quote_spanned!(site=> __lock), &self.body());
+        let policy = self.run_policy();
+        let run = self.call("run", &quote_spanned!(site=> __lock #policy), &self.body());
         let superseded = self.superseded();
-        Ok(quote_spanned!(site=> #first let #lock_and_fences = #acquired; #superseded #guard #run))
+        Ok(quote_spanned!(site=> #first let __lock = #acquired; #fences #superseded #guard #run))
     }
 
     /// Output: `let superseded = …; if let Err(error) = superseded { return … }`
@@ -192,44 +197,46 @@ impl<'a> Printer<'a> {
         })
     }
 
-    /// Output: `lock`, or `(lock, fence)`
-    fn lock_and_fences(&self) -> TokenStream {
-        match &self.args.fence {
-            None => quote_spanned!(self.site=> __lock),
-            Some(fences) => {
-                let names = fences.names();
-                quote_spanned!(self.site=> (__lock, #(#names),*))
-            }
-        }
+    /// Whether the fences are those of several keys, in the order of the keys.
+    fn has_list_of_fences(&self) -> bool {
+        let Some(fences) = &self.args.fence else { return false };
+        matches!(self.args.key, Key::Keys(_)) || fences.names().len() > 1
     }
 
-    /// The part of `match` for a lock that was acquired. The list of fences is dropped before the
-    /// body, as it would make each future larger.
+    /// The list of fences is dropped before the body, as it would make each future larger.
     ///
-    /// Output: `Ok(held) => held`, or `Ok((lock, fences)) => (lock, fences[0])`
-    fn held(&self) -> TokenStream {
-        // As many as there are keys, which is known at run time.
+    /// Output: `let Some(fence) = lock.fence() else { unreachable!() };`, or `let (debit, credit) =
+    /// { let fences = keys.fences(&lock); (fences[0], fences[1]) };`
+    fn fences(&self) -> Option<TokenStream> {
         let site = self.site;
-        let is_list = matches!(self.args.key, Key::Keys(_));
-        match &self.args.fence {
-            // `check` has compared the numbers.
-            Some(fences) if !is_list => {
-                let nth = (0..fences.names().len()).map(Literal::usize_unsuffixed);
-                quote_spanned! {site=>
-                    ::core::result::Result::Ok((__lock, __fences)) =>
-                        (__lock, #(__fences[#nth]),*),
-                }
+        let names = self.args.fence.as_ref()?.names();
+        let name = names.first()?;
+        Some(if !self.has_list_of_fences() {
+            quote_spanned! {site=>
+                let ::core::option::Option::Some(#name) = __lock.fence() else {
+                    ::core::unreachable!("the lock is fenced")
+                };
             }
-            _ => quote_spanned!(site=> ::core::result::Result::Ok(__held) => __held,),
-        }
+        } else if let Key::Keys(_) = self.args.key {
+            // As many as there are keys, which is known at run time.
+            quote_spanned!(site=> let #name = __keys.fences(&__lock);)
+        } else {
+            // `check` has compared the numbers.
+            let nth = (0..names.len()).map(Literal::usize_unsuffixed);
+            quote_spanned! {site=>
+                let (#(#names),*) = {
+                    let __fences = __keys.fences(&__lock);
+                    (#(__fences[#nth]),*)
+                };
+            }
+        })
     }
 
     /// Output: `match lock.acquire().await { Ok(held) => held, Err(error) => return … }`, and a
     /// statement before it
     fn acquired(&self, lock: &TokenStream) -> Result<(Option<TokenStream>, TokenStream)> {
         let site = self.site;
-        let acquire = if self.args.fence.is_some() { "acquire_fenced" } else { "acquire" };
-        let acquired = self.call(acquire, lock, &TokenStream::new());
+        let acquired = self.call("acquire", lock, &TokenStream::new());
         let instead = match &self.args.on_busy {
             OnBusy::Error | OnBusy::Skip | OnBusy::Reuse(_) => None,
             OnBusy::Fallback(path) => Some(self.fallback(path)?),
@@ -259,10 +266,9 @@ impl<'a> Printer<'a> {
         } else {
             (None, acquired)
         };
-        let held = self.held();
         let held = quote_spanned! {site=>
             match #acquired {
-                #held
+                ::core::result::Result::Ok(__held) => __held,
                 #busy
                 ::core::result::Result::Err(__error) => return #failed,
             }

@@ -131,7 +131,7 @@ impl Printer<'_> {
     }
 
     /// Output: `.shared().ttl(ttl).renew().max_hold(max_hold).min_hold(min_hold).wait(wait)
-    /// .on_lost(policy).release_in_background()`
+    /// .on_lost(policy).fenced().release_in_background()`
     fn lease(&self) -> TokenStream {
         let site = self.site;
         let runtime = &self.runtime;
@@ -157,10 +157,11 @@ impl Printer<'_> {
             Some(AfterLoss::Finish) => Some(quote_spanned!(site=> #runtime::OnLost::Finish)),
         };
         let on_lost = on_lost.map(|on_lost| quote_spanned!(site=> .on_lost(#on_lost)));
+        let fenced = args.fence.as_ref().map(|_| self.set("fenced", "fence", NOTHING));
         let release = args.releases_in_background;
         let release = release.then(|| self.set("release_in_background", "release", NOTHING));
         quote_spanned!(
-            site=> #sharing #ttl #renew #max_hold #min_hold #wait #on_lost #release
+            site=> #sharing #ttl #renew #max_hold #min_hold #wait #on_lost #fenced #release
         )
     }
 

@@ -45,8 +45,7 @@ fn report(day: String) {
                 .value(&day),
         )
         .name("reports")
-        .manager(&locks())
-        .skip_when_busy();
+        .manager(&locks());
     let __lock = match __lock.acquire_blocking() {
         ::core::result::Result::Ok(__held) => __held,
         ::core::result::Result::Err(__error) if __error.is_busy() => {
@@ -60,6 +59,7 @@ fn report(day: String) {
         }
     };
     __lock
+        .skip_when_busy()
         .run_blocking(move || {
             if false {
                 return <() as ::lockmacro_runtime::SkipOutcome>::outcome();

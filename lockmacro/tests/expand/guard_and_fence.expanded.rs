@@ -1,13 +1,17 @@
 async fn audit(id: u64) -> Result<Receipt, OrderError> {
-    let (__lock, fence) = match ::lockmacro_runtime::Lock::new("audits")
+    let __lock = match ::lockmacro_runtime::Lock::new("audits")
+        .fenced()
         .name(::core::concat!(::core::module_path!(), "::audit"))
-        .acquire_fenced()
+        .acquire()
         .await
     {
-        ::core::result::Result::Ok((__lock, __fences)) => (__lock, __fences[0]),
+        ::core::result::Result::Ok(__held) => __held,
         ::core::result::Result::Err(__error) => {
             return ::lockmacro_runtime::LockOutcome::from_lock_error(__error);
         }
+    };
+    let ::core::option::Option::Some(fence) = __lock.fence() else {
+        ::core::unreachable!("the lock is fenced")
     };
     let lease = __lock.handle();
     let lease = &lease;

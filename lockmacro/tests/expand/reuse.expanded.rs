@@ -50,18 +50,18 @@ async fn pay(request: Request) -> Result<Receipt, Refused> {
                 .value(&request.id),
         )
         .name(::core::concat!(::core::module_path!(), "::pay"))
-        .map_err(
-            ::lockmacro_runtime::__private::map::<
-                Result<Receipt, Refused>,
-                _,
-            >(Refused::locked),
-        )
         .reuse(DAY)
         .same(
             ::lockmacro_runtime::LockKey::template("<request.amount> <request.currency>")
                 .value(&request.amount)
                 .literal(" ")
                 .value(&request.currency),
+        )
+        .map_err(
+            ::lockmacro_runtime::__private::map::<
+                Result<Receipt, Refused>,
+                _,
+            >(Refused::locked),
         )
         .run({
             async move {

@@ -1,5 +1,5 @@
 async fn transfer(from: u64, to: u64, cents: i64) -> Response {
-    let (__lock, debit, credit) = match ::lockmacro_runtime::Lock::many([
+    let __keys = ::lockmacro_runtime::Lock::many([
             ::lockmacro_runtime::LockKey::template("account:<from>")
                 .literal("account:")
                 .value(&from),
@@ -7,16 +7,17 @@ async fn transfer(from: u64, to: u64, cents: i64) -> Response {
                 .literal("account:")
                 .value(&to),
         ])
-        .name(::core::concat!(::core::module_path!(), "::transfer"))
-        .acquire_fenced()
-        .await
-    {
-        ::core::result::Result::Ok((__lock, __fences)) => {
-            (__lock, __fences[0], __fences[1])
-        }
+        .fenced()
+        .name(::core::concat!(::core::module_path!(), "::transfer"));
+    let __lock = match __keys.acquire().await {
+        ::core::result::Result::Ok(__held) => __held,
         ::core::result::Result::Err(__error) => {
             return ::lockmacro_runtime::LockOutcome::from_lock_error(__error);
         }
+    };
+    let (debit, credit) = {
+        let __fences = __keys.fences(&__lock);
+        (__fences[0], __fences[1])
     };
     __lock
         .run({

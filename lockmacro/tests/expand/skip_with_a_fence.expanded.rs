@@ -1,12 +1,12 @@
 async fn report() {
-    let (__lock, fence) = match ::lockmacro_runtime::Lock::new("report")
+    let __lock = match ::lockmacro_runtime::Lock::new("report")
         .wait(::core::time::Duration::ZERO)
+        .fenced()
         .name(::core::concat!(::core::module_path!(), "::report"))
-        .skip_when_busy()
-        .acquire_fenced()
+        .acquire()
         .await
     {
-        ::core::result::Result::Ok((__lock, __fences)) => (__lock, __fences[0]),
+        ::core::result::Result::Ok(__held) => __held,
         ::core::result::Result::Err(__error) => {
             return ::lockmacro_runtime::SkipOutcome::refused(
                 ::core::concat!(::core::module_path!(), "::report"),
@@ -14,7 +14,11 @@ async fn report() {
             );
         }
     };
+    let ::core::option::Option::Some(fence) = __lock.fence() else {
+        ::core::unreachable!("the lock is fenced")
+    };
     __lock
+        .skip_when_busy()
         .run({
             async move {
                 if false {
@@ -26,14 +30,13 @@ async fn report() {
         .await
 }
 fn report_now() -> Option<Report> {
-    let (__lock, fence) = match ::lockmacro_runtime::Lock::new("report")
+    let __lock = match ::lockmacro_runtime::Lock::new("report")
         .wait(::core::time::Duration::ZERO)
+        .fenced()
         .name(::core::concat!(::core::module_path!(), "::report_now"))
-        .skip_when_busy()
-        .recovering(::lockmacro_runtime::__private::recover::<Option<Report>>(discard))
-        .acquire_fenced_blocking()
+        .acquire_blocking()
     {
-        ::core::result::Result::Ok((__lock, __fences)) => (__lock, __fences[0]),
+        ::core::result::Result::Ok(__held) => __held,
         ::core::result::Result::Err(__error) => {
             return ::lockmacro_runtime::SkipOutcome::refused(
                 ::core::concat!(::core::module_path!(), "::report_now"),
@@ -41,10 +44,15 @@ fn report_now() -> Option<Report> {
             );
         }
     };
+    let ::core::option::Option::Some(fence) = __lock.fence() else {
+        ::core::unreachable!("the lock is fenced")
+    };
     let lock = __lock.handle();
     let lock = &lock;
     let _ = &fence;
     __lock
+        .skip_when_busy()
+        .recovering(::lockmacro_runtime::__private::recover::<Option<Report>>(discard))
         .run_blocking(move || {
             if false {
                 return <Option<Report> as ::lockmacro_runtime::SkipOutcome>::outcome();

@@ -201,6 +201,6 @@ async fn a_fence_asked_for_inside_of_a_lock_without_one_is_an_error() {
         Ok(fence)
     }
     let locks = LockManager::isolated_memory();
-    assert!(matches!(outer(&locks).await, Err(LockError::InvalidSetting { setting: "fence", .. })));
+    assert!(matches!(outer(&locks).await, Err(LockError::Nested { .. })));
     assert!(inner(&locks).await.is_ok());
 }

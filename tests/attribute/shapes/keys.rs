@@ -82,7 +82,7 @@ async fn a_runtime_under_another_path() {
 async fn the_manager_of_the_scope() {
     #[distributed_lock(key = "order:<id>", ttl = "30s")]
     async fn audit(id: u64) -> Result<bool, LockError> {
-        Ok(held(&LockManager::installed()?, "order:42").await)
+        Ok(held(&LockManager::current()?, "order:42").await)
     }
     assert!(matches!(audit(42).await, Err(LockError::NotInstalled)));
     // An installed one stays for the life of the process, which other tests are in as well.

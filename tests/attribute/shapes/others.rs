@@ -68,7 +68,7 @@ fn locks_and_guards_may_be_sent_and_shared() {
     let locks = LockManager::disabled();
     let lock = || Lock::new("order").manager(&locks);
     is_sent(lock().acquire());
-    is_sent(lock().acquire_fenced());
+    is_sent(lock().try_acquire());
     is_sent(lock().run(async { Ok::<_, LockError>(()) }));
     is_sent(lock().skip_when_busy().run(async {}));
     let guard = || lock().acquire_blocking().unwrap();

@@ -161,8 +161,9 @@ async fn a_waiter_with_a_guard_and_a_fence_gets_its_own() {
         Ok(fence.into())
     }
     let locks = LockManager::isolated_memory();
-    let (guard, before) = probe(&locks, "account").acquire_fenced().await.unwrap();
+    let guard = probe(&locks, "account").fenced().acquire().await.unwrap();
+    let before = guard.fence().unwrap();
     let (fence, released) = tokio::join!(book(&locks), guard.release());
     released.unwrap();
-    assert!(fence.unwrap() > u64::from(before[0]));
+    assert!(fence.unwrap() > u64::from(before));
 }

@@ -23,9 +23,9 @@ async fn look(server: &Server) -> Result<(), LockError> {
     let locks = LockManager::connect(&server.url_as("shop", "password")).await?;
     let held = hold(&locks, "order:1").await;
     let shared = Lock::new("order:2").shared().manager(&locks).acquire().await?;
-    assert_eq!(locks.inspect_locks("order:*", 10).await?.items.len(), 2);
-    assert!(locks.inspect_waiters("order:1", 10).await?.items.is_empty());
-    let seen = locks.inspect_lock("order:1").await?.expect("held");
+    assert_eq!(locks.inspector().locks("order:*", 10).await?.items.len(), 2);
+    assert!(locks.inspector().waiters("order:1", 10).await?.items.is_empty());
+    let seen = locks.inspector().lock("order:1").await?.expect("held");
     assert!(locks.force_release(&seen).await?);
     drop((held, shared));
     Ok(())

@@ -54,7 +54,7 @@ async fn all_that_wait_in_one_slot(locks: &LockManager, key: &str) -> Result<(),
 async fn all_that_wait(locks: &LockManager, key: &str) -> Result<(), LockError> {
     all_that_wait_in_one_slot(locks, key).await?;
     let fenced = Lock::new(key).ttl(LONG_TTL).wait(LONG_TTL).manager(locks);
-    fenced.acquire_fenced().await?.0.release().await?;
+    fenced.fenced().acquire().await?.release().await?;
     let more = format!("{key}:more");
     let both = Lock::many([key, &*more]).ttl(LONG_TTL).wait(LONG_TTL);
     both.manager(locks).acquire().await?.release().await
@@ -180,13 +180,13 @@ async fn a_user_made_of_the_line_can_defer_and_look() {
     all_that_is_deferred(&locks).await.expect("enough");
     for key in KEYS {
         let guard = hold(&locks, key).await;
-        assert!(locks.inspect_waiters(key, 10).await.expect("enough").items.is_empty());
-        let seen = locks.inspect_lock(key).await.expect("enough").expect("held");
+        assert!(locks.inspector().waiters(key, 10).await.expect("enough").items.is_empty());
+        let seen = locks.inspector().lock(key).await.expect("enough").expect("held");
         assert!(locks.force_release(&seen).await.expect("enough"));
         drop(guard);
     }
-    locks.inspect_locks("order:*", 10).await.expect("enough");
-    locks.inspect_deferred_functions(10).await.expect("enough");
+    locks.inspector().locks("order:*", 10).await.expect("enough");
+    locks.inspector().job_functions(10).await.expect("enough");
     nothing_was_denied(&mut admin, &line);
     // Not without the feature.
     grant(&mut admin, &printed(&["order:*"]).await);

@@ -16,9 +16,9 @@ async fn the_locks_of_every_primary_are_shown() {
     assert_eq!(said["locks"].as_array().unwrap().len(), 30);
     let words = ["release", "order:7", "--force", "--yes"];
     assert_eq!(tool_at(&cluster.url(), &words).await.code, Some(0));
-    assert!(locks.inspect_lock("order:7").await.unwrap().is_none());
+    assert!(locks.inspector().lock("order:7").await.unwrap().is_none());
     // One node alone does not have them all.
     let one = format!("redis://127.0.0.1:{}", cluster.url().rsplit(':').next().unwrap());
-    let part = LockManager::connect(&one).await.unwrap().inspect_locks("*", 100).await.unwrap();
+    let part = LockManager::connect(&one).await.unwrap().inspector().locks("*", 100).await.unwrap();
     assert!((1..29).contains(&part.items.len()), "{}", part.items.len());
 }

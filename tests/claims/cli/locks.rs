@@ -48,7 +48,7 @@ async fn a_process_is_shown_with_the_number_of_its_callers(backend: &Backend) {
     let lock = || Lock::new(key).wait_forever().manager(&night);
     let more: Vec<_> = (0..2).map(|_| tokio::spawn(lock().acquire())).collect();
     eventually("three callers are shown", IN_TIME, async || {
-        let queue = night.inspect_waiters(key, 10).await.expect("there").items;
+        let queue = night.inspector().waiters(key, 10).await.expect("there").items;
         queue.len() == 1 && queue[0].callers == Some(3)
     })
     .await;
@@ -89,7 +89,7 @@ async fn a_pattern_chooses_and_what_is_left_out_is_said(backend: &Backend) {
     let _one = hold(&locks, &one).await;
     let _two = hold(&locks, &two).await;
     let _other = hold(&locks, &other).await;
-    let found = locks.inspect_locks(orders, 2).await.unwrap();
+    let found = locks.inspector().locks(orders, 2).await.unwrap();
     let keys: Vec<_> = found.items.iter().map(|lock| lock.key.as_str()).collect();
     assert_eq!((keys.as_slice(), found.truncated), ([&*one, &two].as_slice(), false));
     let said = tool(backend, &["locks", all, "--limit", "2"]).await;
@@ -129,13 +129,13 @@ async fn a_pattern_means_the_same_on_each_server(backend: &Backend) {
         ("[A", &["A"]),
         ("(?i)A", &[]),
     ] {
-        let seen = locks.inspect_locks(&backend.key(pattern), 100).await.expect("there");
+        let seen = locks.inspector().locks(&backend.key(pattern), 100).await.expect("there");
         let seen: Vec<_> = seen.items.iter().map(|lock| lock.key.as_str().to_owned()).collect();
         let want: Vec<_> = want.iter().map(|name| backend.key(name)).collect();
         assert_eq!(seen, want, "{pattern}");
     }
     let strange = backend.key("a\0%c");
-    let lock = locks.inspect_lock(&*strange).await.expect("there").expect("held");
+    let lock = locks.inspector().lock(&*strange).await.expect("there").expect("held");
     assert!(lock.key.as_str() == strange && locks.force_release(&lock).await.expect("there"));
 }
 
@@ -145,7 +145,7 @@ async fn a_class_that_means_nothing_is_a_mistake(backend: &Backend) {
     let locks = manager(backend, "desk").await;
     let _held = hold(&locks, &backend.key("a")).await;
     for pattern in ["a[z-a]c", "a[]c", "a[^]c", "["] {
-        let error = locks.inspect_locks(pattern, 100).await.expect_err("no pattern");
+        let error = locks.inspector().locks(pattern, 100).await.expect_err("no pattern");
         let lockmacro_runtime::LockError::InvalidSetting { setting, .. } = &error else {
             panic!("{error:?}")
         };
@@ -198,7 +198,7 @@ async fn holders_that_share_a_lock_are_counted_and_taken_away_together(backend: 
     let said = tool(backend, &["--json", "locks", key]).await.json();
     assert_eq!(said["locks"][0]["sharing"], 2, "{said}");
     early.release().await.expect("still held");
-    let lock = night.inspect_lock(key).await.expect("there").expect("one is left");
+    let lock = night.inspector().lock(key).await.expect("there").expect("one is left");
     assert_eq!((lock.sharing, lock.holder.owner.as_deref()), (Some(1), Some("night")));
     assert!(night.force_release(&lock).await.expect("there"));
     let exclusive = Lock::new(key).ttl(LONG_TTL).manager(&desk).acquire().await;

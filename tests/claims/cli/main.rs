@@ -158,5 +158,5 @@ async fn wait_for(locks: &LockManager, key: &str) -> JoinHandle<LockGuard> {
 }
 
 async fn queue_length(locks: &LockManager, key: &str) -> usize {
-    locks.inspect_waiters(key, 100).await.expect("answered").items.len()
+    locks.inspector().waiters(key, 100).await.expect("answered").items.len()
 }

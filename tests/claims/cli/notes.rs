@@ -50,7 +50,7 @@ async fn keys_are_shown_and_named_with_their_prefix() {
     let url = format!("{}?key_prefix=shop%3A", server.url());
     let shop = LockManager::connect(&url).await.expect("it is there");
     let guard = hold(&shop, "order:42").await;
-    let found = shop.inspect_lock(guard.key()).await.expect("answered").expect("held");
+    let found = shop.inspector().lock(guard.key()).await.expect("answered").expect("held");
     assert_eq!(&found.key, guard.key());
     assert!(Lock::new(&found.key).manager(&shop).acquire().await.expect_err("held").is_busy());
     // Also by the program's own URL.

@@ -49,7 +49,7 @@ async fn an_odd_entry_in_the_queue_is_shown_as_one() {
     let mut admin = server.admin();
     admin.ask::<()>(&["ZADD", "lm1:wq:{order:1}", "1", "stranger", "2", "web/0a"]);
     admin.ask::<()>(&["HSET", "lm1:ww:{order:1}", "stranger", "no record"]);
-    let found = locks.inspect_waiters("order:1", 10).await.unwrap().items;
+    let found = locks.inspector().waiters("order:1", 10).await.unwrap().items;
     assert_eq!(found.len(), 2);
     assert!(
         found.iter().all(|waiter| waiter.owner.is_none() && waiter.left.is_none()),

@@ -75,7 +75,7 @@ async fn the_picture_shows_what_the_tool_prints() {
         .kill_on_drop(true)
         .spawn()
         .expect("faketime");
-    let is_held = async || one.inspect_lock("order:42").await.expect("answered").is_some();
+    let is_held = async || one.inspector().lock("order:42").await.expect("answered").is_some();
     eventually("it is held", IN_TIME, is_held).await;
     let _waiting = [wait_for(&one, "order:42").await, wait_for(&two, "order:42").await];
     let why = tool(&server, &["why", "order:42"]).await;

@@ -43,10 +43,10 @@ async fn a_key_that_is_kept_for_its_min_hold_has_another_token(backend: &Backend
     let locks = manager(backend, "desk").await;
     let lock = Lock::new(key).ttl(LONG_TTL).min_hold(LONG_TTL).manager(&locks);
     let held = lock.acquire().await.expect("free");
-    let seen = locks.inspect_lock(key).await.expect("there").expect("held");
+    let seen = locks.inspector().lock(key).await.expect("there").expect("held");
     held.release().await.expect("held");
     assert!(!locks.force_release(&seen).await.expect("there"), "it was released");
-    let kept = locks.inspect_lock(key).await.expect("there").expect("kept");
+    let kept = locks.inspector().lock(key).await.expect("there").expect("kept");
     assert_eq!(kept.holder.owner.as_deref(), Some("desk"));
     assert!(locks.force_release(&kept).await.expect("there"));
 }
@@ -116,14 +116,14 @@ async fn the_functions_that_have_calls_are_listed(backend: &Backend) {
         call.delay = LONG_TTL;
         locks.deferrer().put(call).await.expect("stored");
     }
-    let listed = locks.inspect_deferred_functions(1_000).await.expect("there");
+    let listed = locks.inspector().job_functions(1_000).await.expect("there");
     let ours: Vec<_> = listed.items.iter().filter(|name| names.contains(name)).collect();
     assert_eq!(ours, [&names[1], &names[2], &names[0]]);
-    let few = locks.inspect_deferred_functions(1).await.expect("there");
+    let few = locks.inspector().job_functions(1).await.expect("there");
     assert!(few.truncated && few.items.len() == 1);
     for name in &names {
         locks.deferrer().remove(name.as_str().into(), "7f3a".to_owned()).await.expect("there");
     }
-    let listed = locks.inspect_deferred_functions(1_000).await.expect("there");
+    let listed = locks.inspector().job_functions(1_000).await.expect("there");
     assert!(!listed.items.iter().any(|name| names.contains(name)));
 }

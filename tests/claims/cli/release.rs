@@ -26,7 +26,7 @@ async fn a_lock_that_is_taken_away_goes_to_the_first_waiter_and_its_holder_notic
     in_time(held.lost()).await;
     assert!(!last.is_finished());
     let is_next = async || {
-        let lock = night.inspect_lock(key).await.unwrap().unwrap();
+        let lock = night.inspector().lock(key).await.unwrap().unwrap();
         assert_eq!(lock.holder.owner.as_deref(), Some("night"));
         lock.waiters == Some(1)
     };
@@ -62,7 +62,7 @@ async fn a_lock_that_changed_hands_meanwhile_stays(backend: &Backend) {
     let key = &*backend.key("order:1");
     let locks = manager(backend, "desk").await;
     let first = hold(&locks, key).await;
-    let seen = locks.inspect_lock(key).await.unwrap().unwrap();
+    let seen = locks.inspector().lock(key).await.unwrap().unwrap();
     first.release().await.unwrap();
     let second = hold(&locks, key).await;
     assert!(!locks.force_release(&seen).await.unwrap());

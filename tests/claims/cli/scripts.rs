@@ -59,7 +59,7 @@ async fn the_commands_of_the_page_print_what_it_shows() {
             // On another machine, and it has the lock.
             holders.push(shell.spawn().expect("sh"));
             let key = line.split(' ').nth(2).expect("a key");
-            let is_held = async || locks.inspect_lock(key).await.expect("answered").is_some();
+            let is_held = async || locks.inspector().lock(key).await.expect("answered").is_some();
             eventually("it is held", IN_TIME, is_held).await;
             continue;
         }

@@ -102,7 +102,7 @@ async fn the_holders_of_a_shared_lock_are_listed_with_the_number_of_permits(back
     assert!(owners.iter().all(|owner| said.out.contains(owner)), "{said:?}");
     let said = tool(backend, &["locks", gpu]).await;
     assert!(said.shows("and 1 other, of 3 permits"), "{said:?}");
-    let seen = other.inspect_holders(gpu, 1).await.expect("answered");
+    let seen = other.inspector().holders(gpu, 1).await.expect("answered");
     assert_eq!((seen.items.len(), seen.truncated, seen.items[0].permits), (1, true, Some(3)));
 }
 
@@ -181,7 +181,7 @@ async fn the_line_that_is_shown_releases_the_lock_when_the_url_was_an_argument()
     let words: Vec<_> = confirmed.split(' ').skip(1).collect();
     let said = tool_at("", &words).await;
     assert_eq!((said.code, said.shows("was taken away")), (Some(0), true), "{line}: {said:?}");
-    assert!(locks.inspect_lock("order:1").await.expect("answered").is_none());
+    assert!(locks.inspector().lock("order:1").await.expect("answered").is_none());
 }
 
 /// Also where the command is the tool itself, which could not pass on SIGKILL.

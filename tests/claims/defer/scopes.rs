@@ -41,7 +41,8 @@ async fn services_with_prefixes_do_not_run_each_others_calls(backend: &Backend) 
 static DONE: Mutex<Vec<(u64, bool)>> = Mutex::new(Vec::new());
 
 fn note(id: u64) {
-    let held = LockGuard::of(format!("scoped:{id}")).is_some();
+    let locks = LockManager::current();
+    let held = locks.is_ok_and(|locks| locks.guard_of(format!("scoped:{id}")).is_some());
     DONE.lock().unwrap().push((id, held));
 }
 

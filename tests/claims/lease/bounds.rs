@@ -94,7 +94,7 @@ async fn a_body_leaves_the_key_for_the_rest_of_min_hold(backend: &Backend) {
 
     let start = Instant::now();
     let lock = job(&manager, &key);
-    assert_eq!(on_a_plain_thread(|| lock.run_blocking(|| Locked::Ok(7))).await, Ok(7));
+    assert_eq!(on_a_plain_thread(move || lock.run_blocking(|| Locked::Ok(7))).await, Ok(7));
     stays(backend, &key, start).await;
 
     // It is never longer than the ttl.

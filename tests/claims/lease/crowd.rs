@@ -16,7 +16,7 @@ async fn acquire_all(backend: &Backend, manager: &LockManager, ttl: Duration) ->
         let keys = (0..100).map(|nth| backend.key(&format!("order:{hundred}-{nth}")));
         let locks = keys.map(|key| {
             let lock = renewed(manager, &key, ttl);
-            async { lock.acquire().await.expect("free") }
+            async move { lock.acquire().await.expect("free") }
         });
         guards.extend(futures::future::join_all(locks).await);
     }

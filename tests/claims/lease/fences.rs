@@ -4,9 +4,9 @@ use std::future::ready;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use lockmacro_runtime::__private::Unavailability;
 use lockmacro_runtime::fence::{Fence, WRITE};
-use lockmacro_runtime::{Lock, LockError, LockManager};
+use lockmacro_runtime::{Lock, LockError, LockManager, UnavailableReason};
+use lockmacro_tests::AcquireFenced as _;
 use lockmacro_tests::queue::Queue;
 use lockmacro_tests::{Admin, Backend, Fault, Proxy, Server, eventually, on};
 use tokio::time::timeout;
@@ -55,8 +55,8 @@ async fn a_lock_acquired_without_a_fence_has_none(backend: &Backend) {
     let guard = lock(&manager, &key).acquire().await.expect("free");
     assert_eq!(guard.fence(), None);
     let inner = async {
-        let error = lock(&manager, &key).acquire_fenced().await.expect_err("none to give");
-        assert!(matches!(error, LockError::InvalidSetting { setting: "fence", .. }), "{error:?}");
+        let error = lock(&manager, &key).fenced().acquire().await.expect_err("none to give");
+        assert!(matches!(error, LockError::Nested { .. }), "{error:?}");
         Locked::Ok(())
     };
     guard.run(inner).await.expect("the outer lock is as it was");
@@ -265,7 +265,7 @@ async fn a_redis_resource_whose_fence_is_no_fence_is_not_written() {
 
 fn are_used_up(error: LockError) {
     let LockError::Unavailable { reason, .. } = error else { panic!("{error:?}") };
-    assert_eq!(reason, Unavailability::FencesUsedUp);
+    assert_eq!(reason, UnavailableReason::FencesUsedUp);
 }
 
 /// The largest fence: from there on a script's numbers are not exact.
@@ -284,10 +284,10 @@ async fn fences_that_are_used_up_are_an_error_and_never_repeated() {
             are_used_up(error);
         };
         let ask = || lock(&manager, "order:42");
-        refused(ask().acquire_fenced().await.map(drop).expect_err("no fence"));
-        refused(ask().wait(SOON).acquire_fenced().await.map(drop).expect_err("no fence"));
+        refused(ask().fenced().acquire().await.map(drop).expect_err("no fence"));
+        refused(ask().wait(SOON).fenced().acquire().await.map(drop).expect_err("no fence"));
         let both = Lock::many(["order:42", "order:43"]).manager(&manager);
-        refused(both.acquire_fenced().await.map(drop).expect_err("no fence"));
+        refused(both.fenced().acquire().await.map(drop).expect_err("no fence"));
         assert_eq!((admin.get("order:42"), admin.get("order:43")), (None, None));
         // A caller that wants no fence is given the lock.
         ask().acquire().await.expect("free").release().await.expect("still held");
@@ -297,9 +297,14 @@ async fn fences_that_are_used_up_are_an_error_and_never_repeated() {
     let (guard, fence) = lock(&manager, "order:42").acquire_fenced().await.expect("one is left");
     assert_eq!(u64::from(fence[0]), LARGEST);
     guard.release().await.expect("still held");
-    lock(&manager, "order:42").acquire_fenced().await.map(drop).expect_err("that was the last one");
+    lock(&manager, "order:42")
+        .fenced()
+        .acquire()
+        .await
+        .map(drop)
+        .expect_err("that was the last one");
     admin.ask::<()>(&["DEL", counter]);
-    let (guard, _) = lock(&manager, "order:42").acquire_fenced().await.expect("the clock's");
+    let guard = lock(&manager, "order:42").fenced().acquire().await.expect("the clock's");
     guard.release().await.expect("still held");
 }
 
@@ -352,7 +357,7 @@ async fn how_long_fences_are_kept_is_said_by_the_builder_or_the_url() {
         for (said, url, days) in [(2, 0, 2), (1, 0, 1), (2, 1, 40)] {
             let manager = builder().fence_retention(said * DAY).connect(&urls[url]).await;
             let manager = manager.expect("there");
-            let (guard, _) = lock(&manager, "order:42").acquire_fenced().await.expect("free");
+            let guard = lock(&manager, "order:42").fenced().acquire().await.expect("free");
             guard.release().await.expect("still held");
             // Of a Redlock all nodes are asked, and a majority is waited for.
             let is_so = || ready(kept(&backend).iter().all(|left| is_nearly(*left, days * DAY)));
@@ -376,7 +381,7 @@ async fn a_fence_that_comes_by_a_hand_off_is_kept_as_long() {
     assert!(is_nearly(left, 3 * DAY), "{left:?}");
     next.release().await.expect("still held");
     let both = Lock::many(["order:42", "order:43"]).manager(&theirs);
-    let (both, _) = both.acquire_fenced().await.expect("free");
+    let both = both.fenced().acquire().await.expect("free");
     let left = kept(&backend)[0];
     assert!(is_nearly(left, 3 * DAY), "{left:?}");
     both.release().await.expect("still held");

@@ -16,6 +16,7 @@ use std::time::{Duration, SystemTime};
 
 use lockmacro_runtime::fence::{Fence, WRITE};
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, OnLost};
+use lockmacro_tests::AcquireFenced as _;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 type Done = Result<(), Box<dyn Error + Send + Sync>>;

@@ -33,7 +33,7 @@ async fn a_body_whose_server_stalls_ends_before_a_rival_is_granted() {
         let (lock, its) = (renewed(&manager, KEY, TTL), steps.clone());
         let holding = tokio::spawn(async move {
             loop {
-                let result = lock.clone().run(its.clone().for_ever::<Locked<()>>()).await;
+                let result = lock.run(its.clone().for_ever::<Locked<()>>()).await;
                 // A machine in need may be past so short a lease before the body begins.
                 if its.last().is_some() || !matches!(result, Err(LockError::Lost(_))) {
                     return result;

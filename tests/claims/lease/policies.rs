@@ -91,9 +91,9 @@ fn roll_back(lost: Lost, written: Locked<Vec<String>>) -> Locked<Vec<String>> {
 #[on(memory, redis, postgres, both_runtimes)]
 async fn a_handler_gets_the_loss_and_the_value(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
-    // Whatever is set after it.
-    let lock = short(&manager, &key, OnLost::Cancel).recovering(roll_back).on_lost(OnLost::Finish);
-    let guard = lock.acquire().await.expect("free");
+    // Whatever was set before it.
+    let lock = short(&manager, &key, OnLost::Finish);
+    let guard = lock.acquire().await.expect("free").recovering(roll_back);
     let book = async {
         until_lost().await;
         Ok(vec!["written".to_owned()])
@@ -117,8 +117,8 @@ async fn a_handler_gets_the_loss_and_the_value(backend: &Backend) {
 #[on(memory, redis, postgres, both_runtimes)]
 async fn a_handler_of_a_lock_that_was_not_lost_is_not_called(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
-    let guard = crate::lock(&manager, &key).recovering(roll_back).acquire().await.expect("free");
-    let written = guard.run(async { Ok(vec!["written".to_owned()]) }).await;
+    let guard = crate::lock(&manager, &key).acquire().await.expect("free");
+    let written = guard.recovering(roll_back).run(async { Ok(vec!["written".to_owned()]) }).await;
     assert_eq!(written, Ok(vec!["written".to_owned()]));
     assert!(backend.is_free(&key).await);
 }
@@ -137,9 +137,9 @@ async fn a_lock_that_is_lost_before_the_body_has_nothing_to_recover(backend: &Ba
             let never = |_, _| panic!("nothing was done");
             let lock = short(&manager, &key, on_lost);
             let result = if recovering {
-                let guard = lock.recovering(never).acquire().await.expect("free");
+                let guard = lock.acquire().await.expect("free");
                 guard.lost().await;
-                guard.run(body).await
+                guard.recovering(never).run(body).await
             } else {
                 let guard = lock.acquire().await.expect("free");
                 guard.lost().await;
@@ -234,12 +234,12 @@ async fn a_sync_body_ends_first_whatever_the_policy(backend: &Backend) {
 async fn a_handler_recovers_a_sync_body(backend: &Backend) {
     let manager = backend.manager().await;
     let lock = short(&manager, &backend.key("order:42"), OnLost::Error);
-    let lock = lock.recovering(|lost: Lost, value: Locked<u32>| {
+    let recover = |lost: Lost, value: Locked<u32>| {
         assert_eq!(lost.cause(), LossCause::Expired);
         value.map(|value| value + 1)
-    });
+    };
     let value = on_a_plain_thread(move || {
-        lock.acquire_blocking().expect("free").run_blocking(|| {
+        lock.acquire_blocking().expect("free").recovering(recover).run_blocking(|| {
             block_until_lost();
             Ok(1)
         })

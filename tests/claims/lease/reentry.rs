@@ -19,7 +19,7 @@ async fn recurse(manager: &LockManager, key: &str, depth: u32) -> Locked<Vec<u64
         }
         Ok(fences)
     };
-    let (guard, _) = lock(manager, key).acquire_fenced().await?;
+    let guard = lock(manager, key).fenced().acquire().await?;
     guard.run(inner).await
 }
 
@@ -112,7 +112,7 @@ async fn a_spawned_task_is_outside_until_it_runs_in_the_scope_of_the_lock(backen
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let outer = async {
         let again = lock(&manager, &key);
-        let spawned = tokio::spawn(async {
+        let spawned = tokio::spawn(async move {
             assert!(LockGuard::current().is_none());
             again.run(async { Locked::Ok(()) }).await
         });
@@ -122,7 +122,7 @@ async fn a_spawned_task_is_outside_until_it_runs_in_the_scope_of_the_lock(backen
         let spawned = tokio::spawn(async move {
             let inside = guard.scope(async {
                 tokio::task::yield_now().await;
-                again.clone().run(async { Locked::Ok(7) }).await
+                again.run(async { Locked::Ok(7) }).await
             });
             let value = inside.await?;
             // Only the work of the scope is inside.
@@ -215,7 +215,7 @@ async fn current_is_the_innermost_lock_and_each_is_found_by_its_key(backend: &Ba
     }
     let manager = backend.manager().await;
     let (one, two) = (backend.key("one"), backend.key("two"));
-    let found = || [&one, &two].map(|key| LockGuard::of(key).is_some());
+    let found = || [&one, &two].map(|key| manager.guard_of(key).is_some());
     let nothing = (None, [false, false]);
     assert_eq!((here(), found()), nothing);
     let outer = async {
@@ -300,7 +300,7 @@ async fn entering_again_is_no_traffic() {
         outlast(ms(20)).await;
         Locked::Ok(admin.calls())
     };
-    let (guard, _) = lock(&manager, "order:42").acquire_fenced().await.expect("free");
+    let guard = lock(&manager, "order:42").fenced().acquire().await.expect("free");
     assert_eq!(guard.run(outer).await, Ok(Vec::new()));
 }
 

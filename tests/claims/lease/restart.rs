@@ -3,6 +3,7 @@
 use std::future::ready;
 
 use lockmacro_runtime::{Lock, LockManager, LossCause};
+use lockmacro_tests::AcquireFenced as _;
 use lockmacro_tests::{Server, eventually, in_time};
 
 use crate::{Locked, SOON, cause, lock, ms, renewed, within};

@@ -3,6 +3,7 @@
 use std::future::ready;
 use std::time::Instant;
 
+use lockmacro_tests::AcquireFenced as _;
 use lockmacro_tests::{Server, eventually};
 use rusqlite::Connection;
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use lockmacro_runtime::__private::Unavailability;
-use lockmacro_runtime::{LockError, LockManager, LossCause};
+use lockmacro_runtime::{LockError, LockManager, LossCause, UnavailableReason};
+use lockmacro_tests::AcquireFenced as _;
 use lockmacro_tests::{Fault, Proxy, Server};
 
 use crate::{IN_TIME, LONG_TTL, Locked, busy_key, has_keys, impatient, many, ms};
@@ -52,7 +52,7 @@ async fn a_server_that_accepts_no_writes_is_reported_as_that() {
     let mut admin = server.admin();
     admin.ask::<()>(&["REPLICAOF", "127.0.0.1", &primary.port().to_string()]);
     let read_only = |error: &LockError| {
-        let reason = Unavailability::ReadOnly;
+        let reason = UnavailableReason::ReadOnly;
         assert!(
             matches!(error, LockError::Unavailable { reason: r, .. } if *r == reason),
             "{error}"
@@ -84,13 +84,13 @@ async fn a_fence_that_fails_leaves_no_key() {
     admin.ask::<()>(&["ACL", "SETUSER", "shop", "on", ">pw", "~*", "&*", "+@all"]);
     let manager = LockManager::connect(&server.url_as("shop", "pw")).await.expect("there");
     admin.ask::<()>(&["ACL", "SETUSER", "shop", "-time"]);
-    let error = many(&manager, KEYS).acquire_fenced().await.expect_err("denied");
+    let error = many(&manager, KEYS).fenced().acquire().await.expect_err("denied");
     assert!(matches!(error, LockError::AccessDenied { .. }), "{error}");
     assert_eq!(admin.keys(), Vec::<String>::new());
 
     admin.ask::<()>(&["ACL", "SETUSER", "shop", "+time"]);
     admin.ask::<()>(&["RPUSH", "lm1:wf:{order:b}", "a list"]);
-    let error = many(&manager, KEYS).acquire_fenced().await.expect_err("no counter");
+    let error = many(&manager, KEYS).fenced().acquire().await.expect_err("no counter");
     assert!(matches!(error, LockError::KeyNotALock { .. }), "{error}");
     assert_eq!(busy_key(&error), "order:b");
     for key in KEYS {

@@ -1,6 +1,7 @@
 //! One fence for each key, larger than that of every earlier grant of that key.
 
-use lockmacro_runtime::{Fence, LockError, LockGuard};
+use lockmacro_runtime::{Fence, LockError};
+use lockmacro_tests::AcquireFenced as _;
 use lockmacro_tests::{Backend, Server, on, on_a_plain_thread};
 
 use crate::{LONG_TTL, Locked, keys, lock, many, two_managers, until_it_holds};
@@ -64,7 +65,7 @@ async fn an_inner_lock_has_the_fences_of_the_outer_one(backend: &Backend) {
         let (guard, fence) = lock(&manager, &keys[1]).acquire_fenced().await?;
         assert_eq!((guard.key().as_str(), guard.fence()), (keys[1].as_str(), Some(outer[1])));
         assert_eq!(fence, [outer[1]]);
-        let of = LockGuard::of(&keys[2]).expect("it is held");
+        let of = manager.guard_of(&keys[2]).expect("it is held");
         assert_eq!((of.key().as_str(), of.fence()), (keys[2].as_str(), Some(outer[2])));
         let (_, fences) = many(&manager, [&keys[2], &keys[0]]).acquire_fenced().await?;
         assert_eq!(fences, [outer[2], outer[0]]);
@@ -72,8 +73,8 @@ async fn an_inner_lock_has_the_fences_of_the_outer_one(backend: &Backend) {
     };
     guard.run(inner).await.expect("joined");
     let none = many(&manager, &keys).run(async {
-        let error = many(&manager, &keys[1..]).acquire_fenced().await.expect_err("without");
-        assert!(matches!(&error, LockError::InvalidSetting { setting: "fence", .. }));
+        let error = many(&manager, &keys[1..]).fenced().acquire().await.expect_err("without");
+        assert!(matches!(&error, LockError::Nested { .. }));
         assert!(error.to_string().contains(&keys[1]), "{error}");
         Locked::Ok(())
     });

@@ -47,7 +47,7 @@ async fn a_late_request_does_not_shorten_what_was_extended() {
     let ours = impatient(&proxy.url(), ms(1_200)).await;
     for lock in [lock(&ours, "order:a"), many(&ours, ["order:a", "order:b"])] {
         let lock = lock.ttl(CONFIRM_WINDOW);
-        let acquire = async || lock.clone().acquire_fenced().await.expect("free").0;
+        let acquire = async || lock.clone().fenced().acquire().await.expect("free");
         // The script is loaded.
         acquire().await.release().await.expect("still held");
         proxy.on_next("EVALSHA", Fault::HoldCommand(ms(1_500)));

@@ -2,8 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lockmacro_runtime::__private::Unavailability;
-use lockmacro_runtime::{LockError, LockManager};
+use lockmacro_runtime::{LockError, LockManager, UnavailableReason};
 use lockmacro_tests::{Backend, Fault, Proxy, eventually, on, queue_of};
 use tokio::time::timeout;
 
@@ -17,7 +16,7 @@ async fn through(proxy: &Proxy, timeout: Duration, keys: &[String]) -> LockManag
 }
 
 fn is_too_slow(error: &LockError) -> bool {
-    matches!(error, LockError::Unavailable { reason: Unavailability::TooSlow, .. })
+    matches!(error, LockError::Unavailable { reason: UnavailableReason::TooSlow, .. })
 }
 
 #[on(slots)]

@@ -184,29 +184,24 @@ async fn a_lost_guard_stays_lost_runs_no_body_and_recovers_nothing(backend: &Bac
         ran.store(true, SeqCst);
         Locked::Ok(())
     };
-    macro_rules! late {
-        ($lock:expr) => {{
-            let guard = $lock.acquire().await.expect("free");
-            backend.becomes_free(&key, TEST_TIMEOUT).await;
-            assert!(!guard.is_held() && guard.remaining().is_zero());
-            guard
-        }};
-    }
     for way in 0..7 {
         let lock = Lock::new(&*key).ttl(ms(60)).manager(&manager);
+        let guard = lock.acquire().await.expect("free");
+        backend.becomes_free(&key, TEST_TIMEOUT).await;
+        assert!(!guard.is_held() && guard.remaining().is_zero());
         let recovered = Arc::clone(&recovered);
         let recover = move |_: Lost, value: Locked<()>| {
             recovered.store(true, SeqCst);
             value
         };
         let result = match way {
-            0 => late!(lock).run_blocking(run),
-            1 => late!(lock.skip_when_busy()).run_blocking(run),
-            2 => late!(lock.recovering(recover)).run_blocking(run),
-            3 => late!(lock.recovering(recover).skip_when_busy()).run_blocking(run),
-            4 => late!(lock.recovering(recover)).run(async { run() }).await,
-            5 => late!(lock.skip_when_busy().recovering(recover)).run(async { run() }).await,
-            _ => late!(lock).run(async { run() }).await,
+            0 => guard.run_blocking(run),
+            1 => guard.skip_when_busy().run_blocking(run),
+            2 => guard.recovering(recover).run_blocking(run),
+            3 => guard.recovering(recover).skip_when_busy().run_blocking(run),
+            4 => guard.recovering(recover).run(async { run() }).await,
+            5 => guard.skip_when_busy().recovering(recover).run(async { run() }).await,
+            _ => guard.run(async { run() }).await,
         };
         let Err(LockError::Lost(lost)) = result else { panic!("way {way}: {result:?}") };
         assert_eq!(lost.cause(), LossCause::Expired);

@@ -3,7 +3,8 @@
 use std::future::ready;
 use std::time::Duration;
 
-use lockmacro_runtime::{Lock, LockError, LockGuard, LockKey, LockManager, Lost};
+use lockmacro_runtime::{Lock, LockError, LockKey, LockManager, Lost};
+use lockmacro_tests::AcquireFenced as _;
 use lockmacro_tests::{Backend, eventually, on};
 use tokio::time::timeout;
 
@@ -57,7 +58,7 @@ async fn a_key_from_a_managers_error_gets_no_second_prefix(backend: &Backend) {
     let guard = lock(&manager, &key).acquire().await.expect("free");
     let key = guard.key().clone();
     let again = Lock::new(&key).ttl(LONG_TTL).manager(&manager);
-    assert!(again.clone().acquire().await.expect_err("held").is_busy());
+    assert!(again.acquire().await.expect_err("held").is_busy());
     guard.release().await.expect("released");
     let guard = again.acquire().await.expect("free");
     assert_eq!(guard.key(), &key);
@@ -72,7 +73,7 @@ async fn a_body_under_a_prefix_knows_its_key_without_it(backend: &Backend) {
     let inner = outer.clone();
     let joined: Locked<bool> = outer
         .run(async {
-            assert!(LockGuard::of(&key).is_some() && LockGuard::of("another").is_none());
+            assert!(manager.guard_of(&key).is_some() && manager.guard_of("another").is_none());
             let guard = inner.acquire().await?;
             Ok(guard.is_joined() && guard.key().as_str() == format!("shop:{key}"))
         })

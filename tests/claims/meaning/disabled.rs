@@ -1,6 +1,7 @@
 //! A manager that excludes nobody.
 
-use lockmacro_runtime::{Lock, LockGuard, LockManager};
+use lockmacro_runtime::{Lock, LockManager};
+use lockmacro_tests::AcquireFenced as _;
 use lockmacro_tests::{log, on_a_plain_thread};
 
 use crate::{LONG_TTL, Locked, lock, ms};
@@ -18,7 +19,7 @@ async fn a_disabled_manager_grants_everything_and_its_fences_grow() {
         guard.release().await.expect("released");
     }
     let both = Lock::many(["a", "b"]).ttl(LONG_TTL).manager(&locks);
-    let held = both.clone().acquire_fenced().await.expect("granted");
+    let held = both.acquire_fenced().await.expect("granted");
     let (guard, fences) = both.acquire_fenced().await.expect("granted");
     assert!(held.1.iter().max() < fences.iter().min(), "{fences:?}");
     drop((held, guard));
@@ -28,7 +29,7 @@ async fn a_disabled_manager_grants_everything_and_its_fences_grow() {
 async fn its_locks_are_renewed_joined_and_end_as_others() {
     let locks = LockManager::disabled();
     let body = async {
-        assert!(LockGuard::of("order:42").is_some());
+        assert!(locks.guard_of("order:42").is_some());
         let joined = lock(&locks, "order:42").acquire().await?;
         // Longer than the short ttl.
         tokio::time::sleep(ms(200)).await;

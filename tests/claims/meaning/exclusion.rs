@@ -9,7 +9,7 @@ use crate::{LONG_TTL, Locked, lock, ms};
 async fn a_held_lock_is_busy_to_every_other_caller(backend: &Backend) {
     let (ours, theirs, key) = backend.two_managers("order:42").await;
     let first = lock(&ours, &key);
-    let guard = first.clone().acquire().await.expect("free");
+    let guard = first.acquire().await.expect("free");
     for (caller, other) in [
         ("another manager", lock(&theirs, &key)),
         ("another task of its manager", lock(&ours, &key)),

@@ -47,7 +47,7 @@ async fn a_lock_that_stays_longer_than_its_body_counts_as_long_as_it_stays(backe
     let manager = backend.manager().await;
     let stays = Duration::from_secs(12);
     let lock = job(&manager, backend, 1).min_hold(stays);
-    lock.clone().acquire().await.expect("free").release().await.expect("still held");
+    lock.acquire().await.expect("free").release().await.expect("still held");
     let error = refused(lock).await;
     let retry = error.retry_after().expect("busy");
     assert!(ms(5_000) < retry && retry <= stays, "{error}");
@@ -60,7 +60,7 @@ async fn a_lock_that_stays_longer_than_its_body_counts_as_long_as_it_stays(backe
 async fn nobody_has_to_retry_later_than_the_lease_ends(backend: &Backend) {
     let manager = backend.manager_from(builder().retry_after(ms(10)..=LONG_TTL)).await;
     let brief = job(&manager, backend, 1).ttl(ms(4_000));
-    let guard = brief.clone().acquire().await.expect("free");
+    let guard = brief.acquire().await.expect("free");
     let error = refused(brief).await;
     assert_eq!(error.retry_after(), error.holder().free_within, "{error}");
     guard.release().await.ok();

@@ -22,7 +22,7 @@ static SERVER: LazyLock<Server> = LazyLock::new(|| {
 });
 
 async fn install(url: &str) {
-    assert_eq!(LockManager::installed().map(drop), Err(LockError::NotInstalled));
+    assert_eq!(LockManager::current().map(drop), Err(LockError::NotInstalled));
     assert_eq!(audit(0).await, Err(LockError::NotInstalled));
     let manager = LockManager::builder().label("first").connect(url).await.expect("there");
     manager.install().expect("the first");
@@ -85,7 +85,7 @@ async fn a_lock_without_a_manager_uses_the_installed_one() {
     }
     let gone = || std::future::ready(SERVER.admin().get("order:6").is_none());
     eventually("it is released", TEST_TIMEOUT, gone).await;
-    assert!(LockManager::installed().is_ok());
+    assert!(LockManager::current().is_ok());
 }
 
 #[tokio::test]

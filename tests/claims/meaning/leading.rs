@@ -122,7 +122,7 @@ async fn a_leader_that_loses_its_lock_leads_no_more_until_it_is_elected_again(ba
     let manager = backend.manager().await;
     let campaign = terms.campaign(0, lock(&manager, &key).ttl(ms(600)), true);
     let (_, first) = terms.next().await;
-    let look = manager.inspect_lock(&key).await.expect("an answer").expect("held");
+    let look = manager.inspector().lock(&key).await.expect("an answer").expect("held");
     manager.force_release(&look).await.expect("an answer");
     let (_, second) = terms.next().await;
     assert!(second > first);
@@ -142,8 +142,9 @@ async fn a_mistake_is_returned_and_a_shutdown_ends_a_campaign(backend: &Backend)
     let terms = Terms::new();
     let campaign = terms.campaign(0, lock(&manager, &key), true);
     if backend.admin().is_some() || backend.database().is_some() {
-        let waits =
-            async || rival.inspect_waiters(&*key, 9).await.is_ok_and(|all| !all.items.is_empty());
+        let waits = async || {
+            rival.inspector().waiters(&*key, 9).await.is_ok_and(|all| !all.items.is_empty())
+        };
         eventually("it waits", TEST_TIMEOUT, waits).await;
     }
     manager.shutdown(TEST_TIMEOUT).await.expect("it holds nothing");

@@ -34,7 +34,7 @@ fn lock(manager: &LockManager, key: &str) -> Lock {
 async fn granted(lock: Lock) -> LockGuard {
     let start = Instant::now();
     loop {
-        match lock.clone().acquire().await {
+        match lock.acquire().await {
             Ok(guard) => return guard,
             Err(error) => assert!(error.is_busy(), "{error}"),
         }

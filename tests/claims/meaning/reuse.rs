@@ -41,7 +41,8 @@ async fn holder_and_waiter(
     begun.await.expect("the body starts");
     let (waits, bodies) = (lock(&waiting, key).wait(LONG_TTL).reuse(NOT_AFTER), bodies.clone());
     let waiter = tokio::spawn(waits.run(async move { Ok(bodies.run().await?) }));
-    let queue = async || waiting.inspect_waiters(key, 9).await.expect("an answer").items.len() == 1;
+    let queue =
+        async || waiting.inspector().waiters(key, 9).await.expect("an answer").items.len() == 1;
     eventually("it waits", TEST_TIMEOUT, queue).await;
     (end, [holder, waiter])
 }
@@ -166,7 +167,7 @@ async fn a_value_that_is_of_another_type_or_too_long_is_none(backend: &Backend) 
     assert_eq!(reuse().run(async { Locked::Ok("text".to_owned()) }).await, Ok("text".to_owned()));
     let long = "x".repeat(1024 * 1024);
     let other = lock(&manager, &backend.key("long")).reuse(LONG_TTL);
-    assert_eq!(other.clone().run(async { Locked::Ok(long.clone()) }).await, Ok(long));
+    assert_eq!(other.run(async { Locked::Ok(long.clone()) }).await, Ok(long));
     assert_eq!(other.run(async { Locked::Ok("short".to_owned()) }).await, Ok("short".to_owned()));
     backend.forget_values();
 }
@@ -214,7 +215,7 @@ async fn the_value_of_a_holder_that_has_lost_its_lock_is_not_kept(backend: &Back
     let (manager, key) = (backend.manager().await, backend.key("report"));
     let reuse = || lock(&manager, &key).on_lost(OnLost::Finish).reuse(LONG_TTL);
     let late = reuse().run(async {
-        let held = manager.inspect_lock(&key).await?.expect("held");
+        let held = manager.inspector().lock(&key).await?.expect("held");
         assert!(manager.force_release(&held).await?);
         Locked::Ok(1)
     });
@@ -308,7 +309,7 @@ async fn those_that_waited_get_the_value_however_short_it_is_kept(backend: &Back
     };
     let calls: Vec<_> = managers.iter().cycle().take(40).map(call).collect();
     eventually("they wait", TEST_TIMEOUT, async || {
-        let waiters = holding.inspect_waiters(&key, 9).await.expect("an answer").items;
+        let waiters = holding.inspector().waiters(&key, 9).await.expect("an answer").items;
         waiters.iter().filter_map(|waiter| waiter.callers).sum::<usize>() == calls.len()
     })
     .await;
@@ -332,7 +333,7 @@ async fn those_that_wait_through_a_later_body_get_its_value(backend: &Backend) {
         let key = backend.key(&format!("report {round}"));
         let call = |manager| lock(manager, &key).wait(LONG_TTL).reuse(ms(1));
         let queue = async |manager: &LockManager| {
-            !manager.inspect_waiters(&key, 9).await.expect("an answer").items.is_empty()
+            !manager.inspector().waiters(&key, 9).await.expect("an answer").items.is_empty()
         };
         let (started, begun) = oneshot::channel();
         let (end, ended) = oneshot::channel::<()>();
@@ -484,7 +485,7 @@ async fn what_failed_hides_no_value_that_another_process_makes_after_it(backend:
     let holding = backend.manager().await;
     let holder = lock(&holding, &key).acquire().await.expect("free");
     let fails = tokio::spawn(pay(&ours).run(failed()));
-    let queue = async || theirs.inspect_waiters(&key, 9).await.expect("an answer").items.len();
+    let queue = async || theirs.inspector().waiters(&key, 9).await.expect("an answer").items.len();
     eventually("one waits", TEST_TIMEOUT, async || queue().await == 1).await;
     let made = bodies.clone();
     let makes = tokio::spawn(pay(&theirs).run(async move { made.run().await }));
@@ -527,7 +528,7 @@ async fn a_holder_that_has_lost_its_lock_to_another_one_keeps_no_value(backend: 
         (backend.manager().await, backend.manager().await, backend.key("report"));
     let mut again = None;
     let late = lock(&manager, &key).on_lost(OnLost::Finish).reuse(LONG_TTL).run(async {
-        let held = other.inspect_lock(&key).await?.expect("held");
+        let held = other.inspector().lock(&key).await?.expect("held");
         assert!(other.force_release(&held).await?);
         let new = lock(&other, &key).reuse(LONG_TTL).run(async { Locked::Ok(2) }).await;
         assert_eq!(new, Ok(2));

@@ -13,16 +13,16 @@ use tokio::task::LocalSet;
 
 #[distributed_lock(key = "order:<id>", ttl = "60s")]
 async fn audit(id: u64) -> Result<bool, LockError> {
-    Ok(LockGuard::of(format!("order:{id}")).is_some())
+    Ok(LockManager::current()?.guard_of(format!("order:{id}")).is_some())
 }
 
 #[distributed_lock(key = "order:<id>", ttl = "60s")]
 fn audit_blocking(id: u64) -> Result<bool, LockError> {
-    Ok(LockGuard::of(format!("order:{id}")).is_some())
+    Ok(LockManager::current()?.guard_of(format!("order:{id}")).is_some())
 }
 
 fn is_outside() -> bool {
-    LockManager::installed().is_err_and(|error| error == LockError::NotInstalled)
+    LockManager::current().is_err_and(|error| error == LockError::NotInstalled)
 }
 
 /// Whether a lock here is asked for at `locks`.
@@ -30,7 +30,7 @@ async fn is_inside(locks: &LockManager) -> bool {
     let held = Lock::new("order:1").manager(locks).acquire().await.expect("free");
     let found = tokio::time::timeout(
         crate::TEST_TIMEOUT,
-        LockManager::installed()
+        LockManager::current()
             .map(|here| async move {
                 Lock::new("order:1").manager(&here).wait(std::time::Duration::ZERO).acquire().await
             })

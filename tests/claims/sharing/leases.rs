@@ -3,6 +3,7 @@
 use std::mem;
 
 use lockmacro_runtime::{Lock, LockError, LockManager, LossCause};
+use lockmacro_tests::AcquireFenced as _;
 use lockmacro_tests::queue::Queue;
 use lockmacro_tests::times::PUSHED;
 use lockmacro_tests::{Backend, Server, eventually, on, on_a_plain_thread, queue_of};
@@ -169,7 +170,7 @@ async fn a_permit_that_is_released_in_the_background_is_free_for_the_next_caller
     let permit = lock(&manager, &key).permits(2).release_in_background();
     let kept = held(permit.clone()).await;
     for _ in 0..20 {
-        permit.clone().run(async { crate::Locked::Ok(()) }).await.expect("never busy");
+        permit.run(async { crate::Locked::Ok(()) }).await.expect("never busy");
     }
     released([kept]).await;
     backend.becomes_free(&key, TEST_TIMEOUT).await;
@@ -187,7 +188,7 @@ async fn a_permit_is_free_for_the_next_caller_when_the_server_has_forgotten_how_
         let (kept, ends) = (held(permit.clone()).await, held(permit.clone()).await);
         assert!(is_busy(permit.clone()).await);
         ends.run(async { crate::Locked::Ok(()) }).await.expect("held");
-        permit.clone().run(async { crate::Locked::Ok(()) }).await.expect("never busy");
+        permit.run(async { crate::Locked::Ok(()) }).await.expect("never busy");
         released([kept]).await;
     }
 }

@@ -84,7 +84,7 @@ async fn an_exclusive_waiter_gets_the_lock_while_shared_callers_keep_coming(back
                     tokio::time::sleep(ms(5)).await;
                     crate::Locked::Ok(())
                 };
-                reader.clone().run(body).await.expect("served");
+                reader.run(body).await.expect("served");
             }
         });
     }

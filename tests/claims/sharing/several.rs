@@ -1,6 +1,7 @@
 //! Several keys of one lock, some of them shared.
 
 use lockmacro_runtime::{Lock, LockKey, LockManager};
+use lockmacro_tests::AcquireFenced as _;
 use lockmacro_tests::queue::Queue;
 use lockmacro_tests::{Backend, on};
 

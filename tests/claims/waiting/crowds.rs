@@ -28,7 +28,7 @@ async fn a_lock_that_only_dead_ones_wait_for_is_free() {
     let ours = manager(&server).await;
     let mut queue = Queue::at(&server, KEY);
     queue.crowd(1_000, FAR);
-    let (guard, _) = lock(&ours, KEY).acquire_fenced().await.expect("nobody holds it");
+    let guard = lock(&ours, KEY).fenced().acquire().await.expect("nobody holds it");
     guard.release().await.expect("held");
     queue.crowd(1_000, FAR);
     let several = lockmacro_runtime::Lock::many(["order:41", KEY]).ttl(LONG_TTL).manager(&ours);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures::poll;
 use lockmacro_runtime::{Lock, LockError, LockManager};
+use lockmacro_tests::AcquireFenced as _;
 use lockmacro_tests::queue::Queue;
 use lockmacro_tests::times::SOON;
 use lockmacro_tests::{Proxy, Server, eventually};
@@ -39,7 +40,7 @@ async fn a_pass_takes_no_command_with_fences_or_without() {
         let caller = async |manager: &LockManager, fenced: bool| {
             let lock = waiting(manager, KEY);
             match fenced {
-                true => lock.acquire_fenced().await.map(|(guard, _)| guard),
+                true => lock.fenced().acquire().await,
                 false => lock.acquire().await,
             }
         };

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use lockmacro_runtime::LockGuard;
+use lockmacro_tests::AcquireFenced as _;
 use lockmacro_tests::queue::{FAR, Queue};
 use lockmacro_tests::times::TEST_TIMEOUT;
 use lockmacro_tests::{Admin, Backend, Server, eventually, on, queue_of};

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use lockmacro_histories::{Entry, Function, Kind, Recorder, now};
 use lockmacro_runtime::{Fence, Lock, LockError, LockGuard, LockManager};
+use lockmacro_tests::AcquireFenced as _;
 use tokio::task::JoinSet;
 
 const KEYS: usize = 3;

@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use lockmacro_runtime::__private::Unavailability;
-use lockmacro_runtime::{Lock, LockError, LockManager, LossCause};
+use lockmacro_runtime::{Lock, LockError, LockManager, LossCause, UnavailableReason};
+use lockmacro_tests::AcquireFenced as _;
 use lockmacro_tests::{Cluster, eventually};
 
 use crate::rush::Rush;
@@ -36,7 +36,7 @@ async fn the_keys_of_a_node_that_is_down_are_unavailable_and_others_go_on() {
         // Only the first caller tries for the whole timeout, and only with a key of this node.
         assert_eq!(down.retry_after().is_some(), tries > 0, "{down}");
         let LockError::Unavailable { reason, .. } = down else { panic!("{down:?}") };
-        assert_eq!(reason, Unavailability::ClusterDown);
+        assert_eq!(reason, UnavailableReason::ClusterDown);
         for nth in [0, 2] {
             lock(&manager, &keys[nth]).run(async { Locked::Ok(()) }).await.expect("free");
         }

@@ -46,7 +46,7 @@ async fn waiters_follow_a_slot_and_are_served_in_order() {
     let holder = manager(&cluster).await;
     let managers = join_all((0..WAITERS).map(|_| manager(&cluster))).await;
     let key = &a_key_on_each(&cluster, 1)[0];
-    let guard = lock(&holder, key).acquire_fenced().await.expect("free").0;
+    let guard = lock(&holder, key).fenced().acquire().await.expect("free");
     let waiters = Waiters::queue_up(&cluster, key, &managers).await;
     let moving = cluster.begin_to_move(key, 1);
     moving.carry_keys();

@@ -1,7 +1,7 @@
 //! Each key is locked on the node that has it.
 
-use lockmacro_runtime::__private::Unavailability;
-use lockmacro_runtime::{Lock, LockError, LockManager};
+use lockmacro_runtime::{Lock, LockError, LockManager, UnavailableReason};
+use lockmacro_tests::AcquireFenced as _;
 use lockmacro_tests::{Cluster, Server, eventually};
 use tokio::task::JoinSet;
 
@@ -148,7 +148,7 @@ async fn a_server_that_is_no_cluster_is_recognised() {
     let manager = LockManager::connect(&cluster.server(0).url()).await.expect("there");
     let error = lock(&manager, key).acquire().await.expect_err("elsewhere");
     let LockError::Unavailable { reason, detail, .. } = error else { panic!("{error:?}") };
-    assert_eq!(reason, Unavailability::ClusterDown);
+    assert_eq!(reason, UnavailableReason::ClusterDown);
     assert!(detail.contains("redis-cluster://"), "{detail}");
 }
 

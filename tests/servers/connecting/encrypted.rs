@@ -20,7 +20,7 @@ async fn serves(url: &str, key: &str) {
 
 async fn is_not_trusted(url: &str) {
     match patient().connect(url).await {
-        Err(LockError::Unavailable { reason: Unavailability::Tls, .. }) => {}
+        Err(LockError::Unavailable { reason: UnavailableReason::Tls, .. }) => {}
         other => panic!("{other:?}"),
     }
 }
@@ -53,12 +53,14 @@ async fn every_node_of_a_redlock_is_spoken_to_by_tls() {
     };
     serves(&url(&certificates), KEY).await;
     let replies = match patient().connect(&url(&strangers)).await {
-        Err(LockError::Unavailable { reason: Unavailability::NoQuorum, nodes, .. }) => nodes,
+        Err(LockError::Unavailable { reason: UnavailableReason::NoQuorum, nodes, .. }) => nodes,
         other => panic!("{other:?}"),
     };
     for reply in replies {
-        let is_expected =
-            matches!(reply.error, Some(LockError::Unavailable { reason: Unavailability::Tls, .. }));
+        let is_expected = matches!(
+            reply.error,
+            Some(LockError::Unavailable { reason: UnavailableReason::Tls, .. })
+        );
         assert!(is_expected, "{reply}");
     }
     // Nobody trusts by these files and is not encrypted.

@@ -12,8 +12,7 @@ mod tls;
 
 use std::time::Duration;
 
-use lockmacro_runtime::__private::Unavailability;
-use lockmacro_runtime::{Lock, LockError, LockManager, LockManagerBuilder};
+use lockmacro_runtime::{Lock, LockError, LockManager, LockManagerBuilder, UnavailableReason};
 use lockmacro_tests::times::{FAILOVER, FAILOVER_TTL};
 
 const KEY: &str = "order:42";

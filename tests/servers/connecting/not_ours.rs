@@ -5,8 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockmacro_runtime::__private::Unavailability;
-use lockmacro_runtime::{Lock, LockError, LockManager};
+use lockmacro_runtime::{Lock, LockError, LockManager, UnavailableReason};
 
 use lockmacro_tests::{Certificates, Server, with_replicas};
 
@@ -22,7 +21,7 @@ async fn refusal(url: &str) -> LockError {
 
 fn is_read_only(error: &LockError, primary: &Server) {
     let LockError::Unavailable { reason, detail, .. } = error else { panic!("{error:?}") };
-    assert_eq!(*reason, Unavailability::ReadOnly, "{error}");
+    assert_eq!(*reason, UnavailableReason::ReadOnly, "{error}");
     assert!(detail.contains(&format!("127.0.0.1:{}", primary.port())), "{detail}");
 }
 
@@ -48,7 +47,7 @@ async fn a_replica_is_refused_to_a_user_who_may_not_ask_for_its_primary() {
     admin.ask::<()>(&["ACL", "SETUSER", "shop", "on", ">pw", "~*", "&*", "+@all", "-role"]);
     let error = refusal(&servers[1].url_as("shop", "pw")).await;
     let LockError::Unavailable { reason, detail, .. } = &error else { panic!("{error:?}") };
-    assert_eq!((*reason, &**detail), (Unavailability::ReadOnly, "connect to its primary"));
+    assert_eq!((*reason, &**detail), (UnavailableReason::ReadOnly, "connect to its primary"));
 }
 
 #[tokio::test]

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use lockmacro_runtime::__private::Unavailability;
-use lockmacro_runtime::LossCause;
+use lockmacro_runtime::{LossCause, UnavailableReason};
 use lockmacro_tests::{Group, Server, eventually, with_replicas};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -146,7 +145,7 @@ async fn sentinels_that_disagree_one_to_one_are_not_believed() {
     // A quarter of it for each answer: of one alone it would be believed.
     let patience = LockManager::builder().timeout(Duration::from_secs(8));
     match patience.connect(&url).await {
-        Err(LockError::Unavailable { reason: Unavailability::Timeout, detail, .. }) => {
+        Err(LockError::Unavailable { reason: UnavailableReason::Timeout, detail, .. }) => {
             assert!(detail.contains("do not agree"), "{detail}");
         }
         other => panic!("{other:?}"),
@@ -222,7 +221,7 @@ async fn a_primary_that_sentinels_do_not_name_is_reported() {
     // No sentinel at all.
     let none_at_all = format!("redis-sentinel://127.0.0.1:{}/main", unknown.port());
     for (url, expected) in
-        [(none, Unavailability::Refused), (&*none_at_all, Unavailability::Protocol)]
+        [(none, UnavailableReason::Refused), (&*none_at_all, UnavailableReason::Protocol)]
     {
         match builder().timeout(Duration::from_secs(2)).connect(url).await {
             Err(LockError::Unavailable { reason, .. }) => assert_eq!(reason, expected, "{url}"),

@@ -3,8 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use lockmacro_runtime::__private::Unavailability;
-use lockmacro_runtime::{Lock, LockError, LockManager};
+use lockmacro_runtime::{Lock, LockError, LockManager, UnavailableReason};
 use lockmacro_tests::{Cluster, Server, in_time, is_no_runtime, on_a_plain_thread};
 
 const TIMEOUT: Duration = Duration::from_millis(800);
@@ -19,7 +18,8 @@ async fn works(manager: &LockManager) {
 fn refused<T: std::fmt::Debug>(result: Result<T, LockError>) {
     let error = result.expect_err("nobody is there");
     let LockError::Unavailable { reason, .. } = &error else { panic!("{error:?}") };
-    let gone = [Unavailability::Refused, Unavailability::Disconnected, Unavailability::Timeout];
+    let gone =
+        [UnavailableReason::Refused, UnavailableReason::Disconnected, UnavailableReason::Timeout];
     assert!(gone.contains(reason), "{error:?}");
 }
 
@@ -98,7 +98,7 @@ async fn a_cluster_and_a_redlock_are_ready_when_they_answer() {
         let redlock = redlock.expect("it does not ask");
         let error = redlock.ready().await.expect_err("no majority");
         assert!(
-            matches!(error, LockError::Unavailable { reason: Unavailability::NoQuorum, .. }),
+            matches!(error, LockError::Unavailable { reason: UnavailableReason::NoQuorum, .. }),
             "{error:?}"
         );
         nodes[1].restart();

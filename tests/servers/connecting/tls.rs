@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use lockmacro_runtime::__private::Unavailability;
+use lockmacro_runtime::UnavailableReason;
 use lockmacro_tests::{Certificates, Server, eventually, in_time};
 
 use crate::*;
@@ -33,7 +33,7 @@ async fn refused(url: &str) -> LockError {
 
 fn no_secure_connection(error: LockError, word: &str) {
     match error {
-        LockError::Unavailable { reason: Unavailability::Tls, detail, .. } => {
+        LockError::Unavailable { reason: UnavailableReason::Tls, detail, .. } => {
             assert!(detail.contains(word), "{detail}");
         }
         other => panic!("{other:?}"),
@@ -114,9 +114,9 @@ async fn a_plain_client_of_an_encrypted_port_and_the_reverse_are_reported() {
     let encrypted = server(&certificates, "no");
     let plain = Server::start();
     let wrong = [
-        (format!("redis://localhost:{}", encrypted.port()), Unavailability::Disconnected),
+        (format!("redis://localhost:{}", encrypted.port()), UnavailableReason::Disconnected),
         // It waits for the end of a line.
-        (url(&plain, "localhost", &certificates), Unavailability::Timeout),
+        (url(&plain, "localhost", &certificates), UnavailableReason::Timeout),
     ];
     for (url, expected) in wrong {
         match LockManager::builder().timeout(Duration::from_secs(3)).connect(&url).await {

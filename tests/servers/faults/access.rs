@@ -2,9 +2,8 @@
 
 use std::future::ready;
 
-use lockmacro_runtime::__private::Unavailability;
 use lockmacro_runtime::inspect;
-use lockmacro_runtime::{Lock, LockError, LockManager};
+use lockmacro_runtime::{Lock, LockError, LockManager, UnavailableReason};
 use lockmacro_tests::{Cluster, Server, eventually, log};
 
 use crate::{
@@ -242,7 +241,7 @@ async fn a_prefix_takes_the_rights_of_the_same_form_and_no_others() {
     let other = other.expect("it is let in");
     let shop = shop.connect(&server.url_as("clerk", PASSWORD)).await.expect("it is let in");
     let order = Lock::new("order:42").ttl(LONG_TTL).manager(&shop);
-    let (guard, _) = order.clone().acquire_fenced().await.expect("free");
+    let guard = order.clone().fenced().acquire().await.expect("free");
     let waiting = tokio::spawn(order.manager(&other).wait(LONG_TTL).acquire());
     let queued = || ready(server.admin().keys().iter().any(|k| k.contains("lm1:wq")));
     eventually("it is in the queue", TEST_TIMEOUT, queued).await;
@@ -281,7 +280,7 @@ async fn a_server_without_scripts_is_refused_in_the_same_words_at_connect_and_by
         let words =
             "(locks need scripts, and it has none: ERR unknown command 'EVALSHA', at 127.0.0.1:";
         assert!(error.to_string().contains(words), "{error}");
-        assert_eq!(reason(error), Unavailability::Protocol);
+        assert_eq!(reason(error), UnavailableReason::Protocol);
         assert_eq!(server.admin().keys(), Vec::<String>::new());
     }
 }
@@ -358,7 +357,7 @@ async fn the_limit_is_reported_every_time_and_passes() {
     for round in 0..3 {
         let builder = LockManager::builder().timeout(TIMEOUT);
         let error = builder.connect(&server.url()).await.expect_err("full");
-        assert_eq!(reason(error), Unavailability::ConnectionLimit, "round {round}");
+        assert_eq!(reason(error), UnavailableReason::ConnectionLimit, "round {round}");
     }
     admin.configure("maxclients", "100");
     works(&manager(&server.url()).await).await;
@@ -380,7 +379,7 @@ async fn a_limit_reached_while_reconnecting_is_reported_and_passes() {
     let mut admin = server.admin();
     admin.configure("maxclients", "1");
     admin.ask::<redis::Value>(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
-    assert_eq!(reason(refusal(&manager).await), Unavailability::ConnectionLimit);
+    assert_eq!(reason(refusal(&manager).await), UnavailableReason::ConnectionLimit);
     admin.configure("maxclients", "100");
     eventually("works again", TEST_TIMEOUT, || async {
         lock(&manager).run(async { Locked::Ok(7) }).await == Ok(7)

@@ -31,7 +31,7 @@ fn scripts(admin: &mut Admin) -> u64 {
 }
 
 async fn acquired(manager: &LockManager) -> Vec<LockGuard> {
-    let guards = join_all(each(manager).map(Lock::acquire)).await;
+    let guards = join_all(each(manager).map(|lock| lock.acquire())).await;
     guards.into_iter().map(|guard| guard.expect("free")).collect()
 }
 
@@ -40,8 +40,10 @@ async fn each_caller_of_a_shared_round_trip_gets_its_own_answer() {
     let server = Server::start();
     let (manager, other) = (patient(&server.url()).await, patient(&server.url()).await);
     works(&manager).await;
-    let theirs = join_all(each(&other).step_by(3).map(Lock::acquire)).await;
-    for (nth, ours) in join_all(each(&manager).map(Lock::acquire)).await.into_iter().enumerate() {
+    let theirs = join_all(each(&other).step_by(3).map(|lock| lock.acquire())).await;
+    for (nth, ours) in
+        join_all(each(&manager).map(|lock| lock.acquire())).await.into_iter().enumerate()
+    {
         match ours {
             Ok(guard) if nth % 3 > 0 => assert_eq!(guard.key().as_str(), key(nth)),
             Err(LockError::Busy { key: busy, .. }) if nth % 3 == 0 => {

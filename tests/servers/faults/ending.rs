@@ -119,13 +119,13 @@ async fn a_question_for_the_slots_at_a_shutdown_leaves_no_connection() {
             tokio::time::sleep(ms(200)).await;
         }
         // The task of the question runs when this one waits.
-        let asked = drop_after_polls(manager.inspect_locks("*", 1), 1).await;
+        let asked = drop_after_polls(manager.inspector().locks("*", 1), 1).await;
         assert!(matches!(asked, Polled::Dropped));
         manager.shutdown(TEST_TIMEOUT).await.expect("nothing is held");
         // In this time it would be asked and answered.
         tokio::time::sleep(ms(400)).await;
         assert_eq!(left(), 0);
-        manager.inspect_locks("*", 1).await.expect("a look is no lock");
+        manager.inspector().locks("*", 1).await.expect("a look is no lock");
         eventually("nor does a later look", TEST_TIMEOUT, || ready(left() == 0)).await;
         drop(manager);
     }
@@ -147,7 +147,7 @@ async fn what_is_in_flight_at_a_shutdown_does_not_outlast_it() {
             match command {
                 "PING" => drop(asking.ready().await),
                 "SUBSCRIBE" => drop(lock(&asking).wait(LONG_TTL).acquire().await),
-                _ => drop(asking.inspect_lock("order:1").await),
+                _ => drop(asking.inspector().lock("order:1").await),
             }
         });
         let sent = async || proxy.orders_are_done();

@@ -84,7 +84,7 @@ async fn no_error_or_log_line_shows_control_characters() {
     let owner = busy.holder().owner.clone();
     assert_eq!((owner.as_deref(), its.as_str()), (Some(&*format!("web{ESCAPED}")), &*key));
     let timed_out = lock().wait(ms(50)).acquire().await.expect_err("held");
-    let lock_there = manager.inspect_lock(&*key).await.expect("there").expect("held");
+    let lock_there = manager.inspector().lock(&*key).await.expect("there").expect("held");
     assert_eq!(lock_there.holder.owner.as_deref(), owner.as_deref());
     assert!(manager.force_release(&lock_there).await.expect("there"), "it is the same value");
     // The waiter that has timed out may still be in the queue.

@@ -4,14 +4,14 @@
 use std::future::ready;
 use std::time::Duration;
 
-use lockmacro_runtime::__private::Unavailability;
-use lockmacro_runtime::{Lock, LockGuard, LockManager};
+use lockmacro_runtime::{Lock, LockGuard, LockManager, UnavailableReason};
+use lockmacro_tests::AcquireFenced as _;
 use lockmacro_tests::queue::Queue;
 use lockmacro_tests::{Admin, Fault, Proxy, Server, eventually};
 
 use crate::{KEY, LONG_TTL, Locked, TEST_TIMEOUT, lock, manager, ms, reason, works};
 
-const OUT_OF_MEMORY: Unavailability = Unavailability::OutOfMemory;
+const OUT_OF_MEMORY: UnavailableReason = UnavailableReason::OutOfMemory;
 const RECORDS: &str = "lm1:ww:{order:42}";
 
 fn fill(admin: &mut Admin) {
@@ -34,7 +34,7 @@ async fn a_full_server_refuses_locks_of_every_kind_and_keeps_nothing_of_them() {
     let server = Server::start();
     let manager = LockManager::builder().timeout(ms(300)).connect(&server.url()).await.unwrap();
     // The server knows the scripts, and one fence is there.
-    let (guard, _) = lock(&manager).acquire_fenced().await.expect("free");
+    let guard = lock(&manager).fenced().acquire().await.expect("free");
     guard.release().await.expect("still held");
     let mut admin = server.admin();
     fill(&mut admin);
@@ -125,13 +125,13 @@ async fn a_lock_whose_answer_was_lost_is_granted_by_a_server_that_is_full_by_the
         let mut admin = server.admin();
         if fenced {
             // The script is known, and has nothing to load.
-            let (guard, _) = lock(&manager).acquire_fenced().await.expect("free");
+            let guard = lock(&manager).fenced().acquire().await.expect("free");
             guard.release().await.expect("still held");
         }
         proxy.on_next(if fenced { "EVALSHA" } else { "SET" }, Fault::LoseReply);
         let asked = tokio::spawn(async move {
             match fenced {
-                true => lock(&manager).acquire_fenced().await.map(|(guard, _)| guard),
+                true => lock(&manager).fenced().acquire().await,
                 false => lock(&manager).acquire().await,
             }
         });

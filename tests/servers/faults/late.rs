@@ -5,8 +5,8 @@ use std::future::ready;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use lockmacro_runtime::__private::Unavailability;
-use lockmacro_runtime::{Lock, LockManager};
+use lockmacro_runtime::{Lock, LockManager, UnavailableReason};
+use lockmacro_tests::AcquireFenced as _;
 use lockmacro_tests::{Admin, Clock, Fault, Server, drop_after_polls, eventually, within};
 
 use crate::refusals::follow;
@@ -38,7 +38,7 @@ async fn a_request_by_a_script_that_arrives_after_its_release_takes_nothing() {
     works(&manager).await;
     let mut admin = server.admin();
     proxy.on_next("EVALSHA", Fault::HoldLastCommand(HELD_UP));
-    let (guard, _) = lock(&manager).acquire_fenced().await.expect("by a later request");
+    let guard = lock(&manager).fenced().acquire().await.expect("by a later request");
     guard.release().await.expect("released");
     proxy.held_commands_arrive().await;
     // Sooner than the background releases the lock once more.
@@ -77,7 +77,7 @@ async fn a_set_that_arrives_after_its_acquire_was_abandoned_is_released_soon() {
 
 /// The reason in the error when a replica refuses at first, with an error of that name, and does
 /// not answer any more after that. `prepare` makes a refusing replica of a server.
-async fn reason_of(error: &str, prepare: impl AsyncFnOnce(&Server)) -> Unavailability {
+async fn reason_of(error: &str, prepare: impl AsyncFnOnce(&Server)) -> UnavailableReason {
     let (server, proxy, manager) = through(TIMEOUT).await;
     works(&manager).await;
     prepare(&server).await;
@@ -97,7 +97,7 @@ async fn reason_of(error: &str, prepare: impl AsyncFnOnce(&Server)) -> Unavailab
 async fn a_refusal_is_reported_when_no_answer_follows_it() {
     let primary = Server::start();
     let read_only = async |server: &Server| follow(server, primary.port()).await;
-    assert_eq!(reason_of("READONLY", read_only).await, Unavailability::ReadOnly);
+    assert_eq!(reason_of("READONLY", read_only).await, UnavailableReason::ReadOnly);
 
     let alone = async |server: &Server| {
         let mut admin = server.admin();
@@ -105,7 +105,7 @@ async fn a_refusal_is_reported_when_no_answer_follows_it() {
         // Port 1 of this machine: nobody is there.
         admin.ask::<()>(&["REPLICAOF", "127.0.0.1", "1"]);
     };
-    assert_eq!(reason_of("MASTERDOWN", alone).await, Unavailability::PrimaryDown);
+    assert_eq!(reason_of("MASTERDOWN", alone).await, UnavailableReason::PrimaryDown);
 }
 
 /// How many scripts were called.

@@ -2,8 +2,9 @@
 
 use std::time::Instant;
 
-use lockmacro_runtime::__private::Unavailability;
-use lockmacro_runtime::{Lock, LockError, LockManager, LockManagerBuilder, OnLost};
+use lockmacro_runtime::{
+    Lock, LockError, LockManager, LockManagerBuilder, OnLost, UnavailableReason,
+};
 use lockmacro_tests::{Call, Cluster, Fault, Proxy, Server, eventually, in_time, log, until_lost};
 
 use crate::{LONG_TTL, Locked, TEST_TIMEOUT, TIMEOUT, ms, works};
@@ -143,11 +144,11 @@ async fn a_full_server_is_logged_now_and_then() {
     // All at once: each of them asks until its manager's timeout.
     let full = (0..100).map(|nth| {
         let lock = Lock::new(format!("{NAME}:{nth}")).name(NAME).manager(&manager);
-        async { lock.acquire().await.expect_err("full") }
+        async move { lock.acquire().await.expect_err("full") }
     });
     for error in futures::future::join_all(full).await {
         let LockError::Unavailable { reason, .. } = &error else { panic!("{error:?}") };
-        assert_eq!(*reason, Unavailability::OutOfMemory, "{error}");
+        assert_eq!(*reason, UnavailableReason::OutOfMemory, "{error}");
         assert!(error.to_string().contains(&place), "{error}");
     }
     let warned = lines(&["WARN"], &[NAME, &place]);

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use lockmacro_runtime::__private::Unavailability;
-use lockmacro_runtime::{Lock, LockError, LockManager, LockManagerBuilder};
+use lockmacro_runtime::{Lock, LockError, LockManager, LockManagerBuilder, UnavailableReason};
+use lockmacro_tests::AcquireFenced as _;
 use lockmacro_tests::times::SOON;
 use lockmacro_tests::{Proxy, Server, eventually, on_a_plain_thread};
 
@@ -30,13 +30,13 @@ async fn loses(manager: &LockManager) {
     assert_eq!(error.retry_after(), None, "it has tried itself");
 }
 
-fn is_told_at_once(error: &LockError, reason_of: Unavailability) {
+fn is_told_at_once(error: &LockError, reason_of: UnavailableReason) {
     assert_eq!(error.retry_after(), Some(ms(1_000)), "{error}");
     assert_eq!(reason(error.clone()), reason_of, "{error}");
 }
 
 /// How long a call takes, by the median of ten that are told at once.
-async fn time_to_fail(manager: &LockManager, reason: Unavailability) -> Duration {
+async fn time_to_fail(manager: &LockManager, reason: UnavailableReason) -> Duration {
     let mut took = Vec::new();
     for _ in 0..10 {
         let start = Instant::now();
@@ -49,7 +49,7 @@ async fn time_to_fail(manager: &LockManager, reason: Unavailability) -> Duration
 }
 
 /// In far less than the time of one answer.
-async fn fail_at_once(manager: &LockManager, reason: Unavailability) {
+async fn fail_at_once(manager: &LockManager, reason: UnavailableReason) {
     let took = time_to_fail(manager, reason).await;
     assert!(took < ANSWER / 4, "{took:?}");
 }
@@ -66,11 +66,11 @@ async fn callers_of_a_lost_server_fail_at_once_until_it_is_back() {
     let (mut server, manager) = patient().await;
     server.kill();
     loses(&manager).await;
-    fail_at_once(&manager, Unavailability::Refused).await;
+    fail_at_once(&manager, UnavailableReason::Refused).await;
     let of_thread = manager.clone();
     let start = Instant::now();
     let blocking = on_a_plain_thread(move || lock(&of_thread).acquire_blocking()).await;
-    is_told_at_once(&blocking.expect_err("lost"), Unavailability::Refused);
+    is_told_at_once(&blocking.expect_err("lost"), UnavailableReason::Refused);
     assert!(start.elapsed() < ANSWER, "{:?}", start.elapsed());
     server.restart();
     is_back(&manager).await;
@@ -81,7 +81,7 @@ async fn callers_of_a_stopped_server_fail_at_once_until_it_goes_on() {
     let (server, manager) = patient().await;
     server.pause();
     loses(&manager).await;
-    fail_at_once(&manager, Unavailability::Timeout).await;
+    fail_at_once(&manager, UnavailableReason::Timeout).await;
     server.resume();
     is_back(&manager).await;
     // What the first caller may have left is released.
@@ -95,11 +95,11 @@ async fn callers_of_several_keys_and_of_shared_ones_fail_at_once_as_well() {
     loses(&manager).await;
     let start = Instant::now();
     let several = Lock::many(["a", "b"]).manager(&manager).acquire().await;
-    is_told_at_once(&several.expect_err("lost"), Unavailability::Refused);
+    is_told_at_once(&several.expect_err("lost"), UnavailableReason::Refused);
     let shared = Lock::new("c").shared().manager(&manager).acquire().await;
-    is_told_at_once(&shared.expect_err("lost"), Unavailability::Refused);
+    is_told_at_once(&shared.expect_err("lost"), UnavailableReason::Refused);
     let fenced = Lock::new("d").manager(&manager).acquire_fenced().await;
-    is_told_at_once(&fenced.expect_err("lost"), Unavailability::Refused);
+    is_told_at_once(&fenced.expect_err("lost"), UnavailableReason::Refused);
     assert!(start.elapsed() < ANSWER, "{:?}", start.elapsed());
 }
 
@@ -117,7 +117,7 @@ async fn callers_of_a_lost_server_far_away_wait_for_five_round_trips_at_most() {
     }
     proxy.stall(true);
     loses(&manager).await;
-    let took = time_to_fail(&manager, Unavailability::Timeout).await;
+    let took = time_to_fail(&manager, UnavailableReason::Timeout).await;
     assert!(took > round_trip * 4 && took < ANSWER * 2 / 3, "{took:?}");
     proxy.delay(Duration::ZERO);
     proxy.stall(false);
@@ -134,7 +134,7 @@ async fn many_callers_of_a_lost_server_share_one_probe() {
     let (before, start) = (proxy.accepted(), Instant::now());
     let call = |nth: usize| Lock::new(format!("order:{nth}")).manager(&manager).acquire();
     for error in join_all((0..500).map(call)).await {
-        is_told_at_once(&error.expect_err("lost"), Unavailability::Timeout);
+        is_told_at_once(&error.expect_err("lost"), UnavailableReason::Timeout);
     }
     assert!(start.elapsed() < PATIENT, "{:?}", start.elapsed());
     let opened = proxy.accepted() - before;
@@ -155,7 +155,7 @@ async fn a_caller_with_a_wait_goes_on_while_the_server_is_lost() {
     loses(&manager).await;
     let other = || Lock::new("other").ttl(LONG_TTL).manager(&manager);
     let waiting = tokio::spawn(other().wait(TEST_TIMEOUT).acquire());
-    fail_at_once(&manager, Unavailability::Refused).await;
+    fail_at_once(&manager, UnavailableReason::Refused).await;
     // A caller that comes after the waiter does not wait for its answer.
     let start = Instant::now();
     let error = other().acquire().await.expect_err("lost");
@@ -175,7 +175,7 @@ async fn a_release_goes_on_while_the_server_is_lost() {
     server.pause();
     loses(&manager).await;
     drop(guard);
-    fail_at_once(&manager, Unavailability::Timeout).await;
+    fail_at_once(&manager, UnavailableReason::Timeout).await;
     server.resume();
     // Long before its lease is over.
     keeps_nothing(&server).await;

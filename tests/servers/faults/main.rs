@@ -19,8 +19,7 @@ mod wire;
 use std::future::ready;
 use std::time::{Duration, Instant};
 
-use lockmacro_runtime::__private::Unavailability;
-use lockmacro_runtime::{Lock, LockError, LockManager};
+use lockmacro_runtime::{Lock, LockError, LockManager, UnavailableReason};
 use lockmacro_tests::times::{LONG_TTL, TEST_TIMEOUT, ms};
 use lockmacro_tests::{Server, eventually, through, within};
 
@@ -79,7 +78,7 @@ async fn refusal(manager: &LockManager) -> LockError {
 }
 
 /// The reason of an error that must be `Unavailable`.
-fn reason(error: LockError) -> Unavailability {
+fn reason(error: LockError) -> UnavailableReason {
     match error {
         LockError::Unavailable { reason, .. } => reason,
         other => panic!("not `Unavailable`: {other:?}"),

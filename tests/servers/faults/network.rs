@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use lockmacro_runtime::__private::Unavailability;
-use lockmacro_runtime::{Lock, LockManager};
+use lockmacro_runtime::{Lock, LockManager, UnavailableReason};
 use lockmacro_tests::{Fault, Proxy, Server};
 
 use crate::{
@@ -111,7 +110,7 @@ async fn a_repeated_release_frees_nobody_elses_lock() {
     tokio::time::timeout(TEST_TIMEOUT, taken).await.expect("released");
     // The server had carried it out, which the resent one cannot tell any more.
     let error = release.await.expect("no panic").expect_err("not known to be released");
-    assert_eq!(reason(error), Unavailability::Disconnected);
+    assert_eq!(reason(error), UnavailableReason::Disconnected);
     // Nothing frees it, for longer than one more release would take.
     tokio::time::sleep(ms(50)).await;
     assert_eq!(admin.get(KEY).as_deref(), Some("somebody"));
@@ -141,7 +140,8 @@ async fn a_connection_cut_by_the_network_or_the_server_is_not_noticed() {
 
 #[tokio::test]
 async fn a_network_that_stalls_or_cuts_leaves_nothing_behind() {
-    for (cuts, expected) in [(false, Unavailability::Timeout), (true, Unavailability::Disconnected)]
+    for (cuts, expected) in
+        [(false, UnavailableReason::Timeout), (true, UnavailableReason::Disconnected)]
     {
         let (server, proxy, manager) = proxied().await;
         proxy.stall(!cuts);
@@ -173,7 +173,10 @@ async fn a_grant_that_comes_after_its_lease_is_not_believed() {
     let place = proxy.url().replace("redis://", "");
     assert!(error.to_string().ends_with(&format!(", at {place})")), "{error}");
     let reason = reason(error);
-    assert!(matches!(reason, Unavailability::TooSlow | Unavailability::Timeout), "{reason:?}");
+    assert!(
+        matches!(reason, UnavailableReason::TooSlow | UnavailableReason::Timeout),
+        "{reason:?}"
+    );
     keeps_nothing(&server).await;
 }
 

@@ -2,8 +2,7 @@
 
 use std::time::Instant;
 
-use lockmacro_runtime::__private::Unavailability;
-use lockmacro_runtime::Lock;
+use lockmacro_runtime::{Lock, UnavailableReason};
 use lockmacro_tests::{Server, eventually, on_a_plain_thread};
 
 use crate::{
@@ -18,11 +17,11 @@ async fn a_server_that_is_down_refuses_within_the_timeout() {
     let (of_threads, skipping) = (manager(&server.url()).await, manager(&server.url()).await);
     works(&of_tasks).await;
     server.kill();
-    assert_eq!(reason(refusal(&of_tasks).await), Unavailability::Refused);
-    assert_eq!(reason(first_error(&server.url()).await), Unavailability::Refused);
+    assert_eq!(reason(refusal(&of_tasks).await), UnavailableReason::Refused);
+    assert_eq!(reason(first_error(&server.url()).await), UnavailableReason::Refused);
     let start = Instant::now();
     let result = on_a_plain_thread(move || lock(&of_threads).run_blocking(|| Locked::Ok(7))).await;
-    assert_eq!(reason(result.expect_err("down")), Unavailability::Refused);
+    assert_eq!(reason(result.expect_err("down")), UnavailableReason::Refused);
     assert!(start.elapsed() < TIMEOUT + SLACK);
     // A function without a result does not run.
     let mut ran = false;
@@ -38,8 +37,8 @@ async fn a_stopped_server_is_a_timeout_and_leaves_nothing_behind_when_it_goes_on
         let (server, manager) = served().await;
         works(&manager).await;
         server.pause();
-        assert_eq!(reason(refusal(&manager).await), Unavailability::Timeout);
-        assert_eq!(reason(refusal(&manager).await), Unavailability::Timeout);
+        assert_eq!(reason(refusal(&manager).await), UnavailableReason::Timeout);
+        assert_eq!(reason(refusal(&manager).await), UnavailableReason::Timeout);
         if for_long {
             // The server is silent for longer than the manager tries.
             tokio::time::sleep(ms(3_500)).await;
@@ -56,7 +55,7 @@ async fn a_stopped_server_is_a_timeout_and_leaves_nothing_behind_when_it_goes_on
 async fn connecting_to_a_stopped_server_is_a_timeout() {
     let server = Server::start();
     server.pause();
-    assert_eq!(reason(first_error(&server.url()).await), Unavailability::Timeout);
+    assert_eq!(reason(first_error(&server.url()).await), UnavailableReason::Timeout);
     server.resume();
     works(&manager(&server.url()).await).await;
 }

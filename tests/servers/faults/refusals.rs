@@ -3,8 +3,7 @@
 use std::future::ready;
 use std::time::Instant;
 
-use lockmacro_runtime::__private::Unavailability;
-use lockmacro_runtime::{Lock, LockError, LockManager};
+use lockmacro_runtime::{Lock, LockError, LockManager, UnavailableReason};
 use lockmacro_tests::{Fault, Proxy, Server, eventually};
 
 use crate::{
@@ -58,7 +57,7 @@ async fn a_server_that_misses_replicas_takes_no_locks_and_a_release_is_made_up_f
     let (server, manager) = served().await;
     let mut admin = server.admin();
     admin.configure("min-replicas-to-write", "1");
-    assert_eq!(reason(refusal(&manager).await), Unavailability::NotEnoughReplicas);
+    assert_eq!(reason(refusal(&manager).await), UnavailableReason::NotEnoughReplicas);
     admin.configure("min-replicas-to-write", "0");
     works(&manager).await;
     let result = lock(&manager).run(async {
@@ -91,12 +90,12 @@ async fn a_replica_is_read_only_to_locks_until_it_is_promoted() {
     let (primary, replica) = (Server::start(), Server::start());
     let manager = manager(&replica.url()).await;
     follow(&replica, primary.port()).await;
-    assert_eq!(reason(refusal(&manager).await), Unavailability::ReadOnly);
+    assert_eq!(reason(refusal(&manager).await), UnavailableReason::ReadOnly);
     // A key that the replica shows as held does not show whether the caller may lock it.
     primary.admin().ask::<()>(&["SET", KEY, "somebody", "PX", "60000"]);
     let mut admin = replica.admin();
     eventually("replicated", TEST_TIMEOUT, || ready(admin.get(KEY).is_some())).await;
-    assert_eq!(reason(refusal(&manager).await), Unavailability::ReadOnly);
+    assert_eq!(reason(refusal(&manager).await), UnavailableReason::ReadOnly);
     admin.ask::<()>(&["REPLICAOF", "NO", "ONE"]);
     admin.ask::<()>(&["DEL", KEY]);
     works(&manager).await;
@@ -111,7 +110,7 @@ async fn a_release_on_a_replica_is_refused_and_not_taken_for_a_lost_lock() {
     // The key is gone there after the first synchronisation.
     follow(&server, primary.port()).await;
     let error = guard.release().await.expect_err("a replica");
-    assert_eq!(reason(error), Unavailability::ReadOnly);
+    assert_eq!(reason(error), UnavailableReason::ReadOnly);
 }
 
 #[tokio::test]
@@ -129,7 +128,7 @@ async fn a_repeated_acquire_on_a_server_demoted_meanwhile_is_not_busy() {
     follow(&server, primary.port()).await;
     assert_eq!(admin.get(KEY).as_deref(), Some("somebody"));
     let error = asked.await.expect("no panic").expect_err("a replica");
-    assert_eq!(reason(error), Unavailability::ReadOnly);
+    assert_eq!(reason(error), UnavailableReason::ReadOnly);
 }
 
 #[tokio::test]
@@ -165,7 +164,10 @@ async fn a_replica_returns_no_value_that_a_holder_has_kept() {
     admin.ask::<()>(&["REPLICAOF", "127.0.0.1", "1"]);
     let error = call().await.expect_err("a replica");
     let reason = reason(error);
-    assert!(matches!(reason, Unavailability::ReadOnly | Unavailability::PrimaryDown), "{reason:?}");
+    assert!(
+        matches!(reason, UnavailableReason::ReadOnly | UnavailableReason::PrimaryDown),
+        "{reason:?}"
+    );
 }
 
 #[tokio::test]
@@ -176,7 +178,7 @@ async fn a_replica_without_its_primary_serves_no_locks() {
     admin.configure("replica-serve-stale-data", "no");
     // Port 1 of this machine: nobody is there.
     admin.ask::<()>(&["REPLICAOF", "127.0.0.1", "1"]);
-    assert_eq!(reason(refusal(&manager).await), Unavailability::PrimaryDown);
+    assert_eq!(reason(refusal(&manager).await), UnavailableReason::PrimaryDown);
     admin.ask::<()>(&["REPLICAOF", "NO", "ONE"]);
     works(&manager).await;
 }
@@ -185,7 +187,7 @@ async fn a_replica_without_its_primary_serves_no_locks() {
 async fn a_cluster_that_does_not_serve_the_key_is_down_until_it_does() {
     let server = Server::with(&["--cluster-enabled", "yes"]);
     let manager = manager(&server.url()).await;
-    assert_eq!(reason(refusal(&manager).await), Unavailability::ClusterDown);
+    assert_eq!(reason(refusal(&manager).await), UnavailableReason::ClusterDown);
     server.admin().ask::<()>(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
     eventually("the cluster is up", TEST_TIMEOUT, || async {
         lock(&manager).run(async { Locked::Ok(7) }).await == Ok(7)
@@ -208,7 +210,7 @@ async fn a_server_busy_with_a_script_is_waited_for_and_named() {
     })
     .await;
 
-    assert_eq!(reason(refusal(&manager).await), Unavailability::BusyScript);
+    assert_eq!(reason(refusal(&manager).await), UnavailableReason::BusyScript);
     let result = guard.run(async { Locked::Ok(7) }).await;
     assert_eq!(result, Ok(7), "the release costs no value");
 
@@ -281,7 +283,7 @@ async fn loading() -> (Server, LockManager, LockManager) {
 #[tokio::test]
 async fn a_loading_server_is_waited_for_and_named() {
     let (server, hasty, patient) = loading().await;
-    assert_eq!(reason(refusal(&hasty).await), Unavailability::Loading);
+    assert_eq!(reason(refusal(&hasty).await), UnavailableReason::Loading);
     // A caller that has the time gets the lock when the server is ready.
     works(&patient).await;
     works(&hasty).await;

@@ -6,6 +6,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{Lock, LockManager};
+use lockmacro_tests::AcquireFenced as _;
 use lockmacro_tests::{Cluster, Proxy, Server, eventually, in_time, on_a_plain_thread};
 use tokio::runtime::{Builder, Runtime};
 

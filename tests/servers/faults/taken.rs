@@ -2,8 +2,7 @@
 
 use std::future::ready;
 
-use lockmacro_runtime::__private::Unavailability;
-use lockmacro_runtime::{Lock, LockError, LockManager, LossCause};
+use lockmacro_runtime::{Lock, LockError, LockManager, LossCause, UnavailableReason};
 use lockmacro_tests::{Admin, Server, eventually};
 
 use crate::{KEY, LONG_TTL, Locked, TEST_TIMEOUT, lock, manager, ms, served, works};
@@ -80,7 +79,7 @@ async fn a_release_of_a_lock_taken_in_mid_lease_is_never_ok() {
         match guard.release().await.expect_err("somebody else holds it") {
             LockError::Lost(lost) => assert_eq!(lost.cause(), LossCause::Taken),
             // The first request may have been carried out, for all that the client knows.
-            LockError::Unavailable { reason: Unavailability::Disconnected, .. } => {}
+            LockError::Unavailable { reason: UnavailableReason::Disconnected, .. } => {}
             other => panic!("{other:?}"),
         }
         assert_eq!(admin.get(KEY).as_deref(), Some("somebody"), "it is left alone");

@@ -1,12 +1,13 @@
 //! Servers that stop without a word, and come back with what they have written.
 
 use futures::future::join_all;
-use lockmacro_runtime::Lock;
+use lockmacro_runtime::{Lock, UnavailableReason};
+use lockmacro_tests::AcquireFenced as _;
 use lockmacro_tests::Postgres;
 use lockmacro_tests::times::{LONG_TTL, TEST_TIMEOUT, ms};
 use tokio::time::timeout;
 
-use crate::{Locked, Room, TIMEOUT, holder, is_renewed, is_waited_for, lock, manager, reason};
+use crate::{Locked, Room, TIMEOUT, holder, is_renewed, is_waited_for, lock, manager};
 
 #[tokio::test]
 async fn a_held_lock_and_its_fence_survive_a_crash_and_waiters_are_served_after_it() {
@@ -53,7 +54,7 @@ async fn callers_of_a_crashed_server_are_told_so_and_served_when_it_is_back() {
     let patient = crate::manager(&server.url()).await;
     server.stop_at_once();
     let error = crate::refusal(&manager, "down").await;
-    assert_eq!(error.reason(), Some("connection refused"), "{:?}", reason(&error));
+    assert_eq!(error.reason(), Some(UnavailableReason::Refused), "{error:?}");
     let waiting = lock(&patient, "down").wait(LONG_TTL).run(async { Locked::Ok(7) });
     let (result, ()) = tokio::join!(waiting, server.restart());
     assert_eq!(result, Ok(7));

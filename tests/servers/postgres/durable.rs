@@ -1,6 +1,7 @@
 //! Users whose transactions do not wait for the disk.
 
 use lockmacro_runtime::Lock;
+use lockmacro_tests::AcquireFenced as _;
 use lockmacro_tests::Postgres;
 use lockmacro_tests::times::{LONG_TTL, ms};
 use tokio_postgres::Client;

@@ -1,7 +1,8 @@
 //! The check that a guard gives, and the misuse of the functions that must not answer "in time".
 
 use lockmacro_runtime::fence::FenceCheck;
-use lockmacro_runtime::{Lock, LockError, LockGuard, LockKey, LockManager, distributed_lock};
+use lockmacro_runtime::{Lock, LockError, LockKey, LockManager, distributed_lock};
+use lockmacro_tests::AcquireFenced as _;
 use lockmacro_tests::times::LONG_TTL;
 use lockmacro_tests::{Postgres, Server};
 use tokio_postgres::{Client, Error};
@@ -139,7 +140,7 @@ async fn each_of_several_keys_has_a_check_of_its_own() {
     let server = shared().await;
     let (locks, client) = (manager(&server.url()).await, server.connect().await);
     let both = || Lock::many(["checks:two", "checks:one"]).ttl(LONG_TTL).manager(&locks);
-    let (guard, _) = both().acquire_fenced().await.expect("free");
+    let guard = both().fenced().acquire().await.expect("free");
     let early = guard.fence_checks().expect("there");
     let (setting, detail) = refused(guard.fence_check());
     assert!(setting == "keys" && detail.contains("`fence_checks`"), "{setting}: {detail}");
@@ -149,7 +150,7 @@ async fn each_of_several_keys_has_a_check_of_its_own() {
     let one = two_holders(&locks, "checks:one").await;
     assert!(!may_write(&client, &early[0]).await && may_write(&client, &early[1]).await);
     assert!(may_write(&client, &one[1]).await);
-    let (guard, _) = lock(&locks, "checks:one").acquire_fenced().await.expect("free");
+    let guard = lock(&locks, "checks:one").fenced().acquire().await.expect("free");
     assert_eq!(guard.fence_checks().expect("there"), [guard.fence_check().expect("there")]);
     guard.release().await.expect("still held");
     server.keeps_nothing("checks:").await;
@@ -163,20 +164,20 @@ async fn a_lock_without_a_check_says_why() {
     let memory = LockManager::isolated_memory();
     let guard = lock(&locks, "checks:why").acquire().await.expect("free");
     for (setting, detail) in [refused(guard.fence_check()), refused(guard.fence_checks())] {
-        assert!(setting == "fence" && detail.contains("`acquire_fenced`"), "{setting}: {detail}");
+        assert!(setting == "fence" && detail.contains("`Lock::fenced`"), "{setting}: {detail}");
     }
     guard.release().await.expect("still held");
     for (of, held) in [
         ("shared", lock(&locks, "checks:why").shared()),
         ("permits", lock(&locks, "checks:why").permits(3)),
     ] {
-        let (guard, _) = held.acquire_fenced().await.expect("free");
+        let guard = held.fenced().acquire().await.expect("free");
         let (setting, detail) = refused(guard.fence_check());
         assert!(setting == of && detail.contains("only the last"), "{setting}: {detail}");
         guard.release().await.expect("still held");
     }
     for elsewhere in [&redis, &memory] {
-        let (guard, _) = lock(elsewhere, "checks:why").acquire_fenced().await.expect("free");
+        let guard = lock(elsewhere, "checks:why").fenced().acquire().await.expect("free");
         let (setting, detail) = refused(guard.fence_check());
         assert!(setting == "fence_check" && detail.contains("record_fence"), "{detail}");
         guard.release().await.expect("still held");
@@ -198,7 +199,7 @@ async fn unfenced(of: &str, locks: &LockManager) -> Locked<FenceCheck> {
 
 #[distributed_lock(key = ["checks:<one>", "checks:<two>"], guard = lock, fence = [a, b], manager = locks)]
 async fn several(one: &str, two: &str, locks: &LockManager) -> Locked<[bool; 2]> {
-    let of_one = LockGuard::of(&*format!("checks:{two}")).map(|one| one.fence_check());
+    let of_one = locks.guard_of(&*format!("checks:{two}")).map(|one| one.fence_check());
     let checks = lock.fence_checks()?;
     Ok([
         of_one == Some(Ok(checks[1].clone())),
@@ -222,11 +223,11 @@ async fn a_lost_lock_is_checked_by_the_database() {
     let server = shared().await;
     let (ours, theirs) = (manager(&server.url()).await, manager(&server.url()).await);
     let client = server.connect().await;
-    let (guard, _) = lock(&ours, "checks:lost").acquire_fenced().await.expect("free");
+    let guard = lock(&ours, "checks:lost").fenced().acquire().await.expect("free");
     let check = || guard.fence_check().expect("there");
     client.batch_execute("DELETE FROM lm1.lease WHERE key = 'checks:lost'").await.expect("lost");
     assert!(may_write(&client, &check()).await, "nobody else has it");
-    let (next, _) = lock(&theirs, "checks:lost").acquire_fenced().await.expect("free");
+    let next = lock(&theirs, "checks:lost").fenced().acquire().await.expect("free");
     assert!(!may_write(&client, &check()).await);
     assert!(may_write(&client, &next.fence_check().expect("there")).await);
     next.release().await.expect("still held");
@@ -311,15 +312,11 @@ async fn a_late_writer_is_refused_when_a_caller_of_its_own_process_has_the_lock(
     let ours = manager(&server.url_of("postgres", "install=1&turn=1s")).await;
     let client = server.connect().await;
     for (key, is_fenced) in [("turn: plain", false), ("turn: fenced", true)] {
-        let (guard, _) = lock(&ours, key).acquire_fenced().await.expect("free");
+        let guard = lock(&ours, key).fenced().acquire().await.expect("free");
         let check = guard.fence_check().expect("it is in PostgreSQL");
         let next = lock(&ours, key).wait(LONG_TTL);
         let waiting = tokio::spawn(async move {
-            if is_fenced {
-                next.acquire_fenced().await.map(|(guard, _)| guard)
-            } else {
-                next.acquire().await
-            }
+            if is_fenced { next.fenced().acquire().await } else { next.acquire().await }
         });
         // It waits in the queue of the process, or is about to.
         tokio::task::yield_now().await;

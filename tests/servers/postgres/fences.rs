@@ -1,7 +1,7 @@
 //! Fences in the schema: who may write, and what a grant costs.
 
-use lockmacro_runtime::__private::Unavailability;
-use lockmacro_runtime::{Fence, LockManager};
+use lockmacro_runtime::{Fence, LockManager, UnavailableReason};
+use lockmacro_tests::AcquireFenced as _;
 use lockmacro_tests::eventually;
 use lockmacro_tests::times::{LONG_TTL, TEST_TIMEOUT, ms};
 use tokio_postgres::Client;
@@ -26,7 +26,7 @@ async fn a_holder_of_the_same_process_waits_for_the_one_before_it_where_it_check
     let ours = ours.expect("connected");
     let (writer, other) = (server.connect().await, server.connect().await);
     // The first grant of a key has one fence, and those after it have blocks.
-    let (guard, _) = lock(&ours, "turn").acquire_fenced().await.expect("free");
+    let guard = lock(&ours, "turn").fenced().acquire().await.expect("free");
     guard.release().await.expect("still held");
     let (guard, first) = lock(&ours, "turn").acquire_fenced().await.expect("free");
     let first = number(&first);
@@ -70,7 +70,7 @@ async fn a_push_is_a_grant_that_no_request_has_to_follow() {
     client.batch_execute(count).await.expect("counted");
     let room = Room::default();
     for _ in 0..TIMES {
-        let (guard, _) = lock(&ours, "push").acquire_fenced().await.expect("free");
+        let guard = lock(&ours, "push").fenced().acquire().await.expect("free");
         let waiting = tokio::spawn(lock(&theirs, "push").wait(LONG_TTL).acquire_fenced());
         is_waited_for(&client, "push").await;
         guard.release().await.expect("still held");
@@ -120,7 +120,7 @@ async fn a_key_without_further_fences_is_refused_to_those_who_want_one_and_works
     client.batch_execute(end).await.expect("somebody has set it");
     guard.release().await.expect("still held");
     let error = waiting.await.expect("no panic").expect_err("there is none");
-    assert_eq!(reason(&error), Unavailability::FencesUsedUp);
+    assert_eq!(reason(&error), UnavailableReason::FencesUsedUp);
     works(&theirs, "used up").await;
     server.keeps_nothing("used up").await;
 }

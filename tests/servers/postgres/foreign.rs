@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use lockmacro_runtime::__private::Unavailability;
-use lockmacro_runtime::{Lock, LockError, LossCause};
+use lockmacro_runtime::{Lock, LockError, LossCause, UnavailableReason};
+use lockmacro_tests::AcquireFenced as _;
 use lockmacro_tests::times::{CONFIRM_WINDOW, LONG_TTL, POLLED, TEST_TIMEOUT, ms};
 use lockmacro_tests::{Postgres, eventually, within};
 use tokio::time::{Instant, timeout};
@@ -78,7 +78,7 @@ async fn a_writer_that_locks_the_fences_of_several_keys_in_another_order_makes_n
     let ours = manager(&server.url()).await;
     let keys = ["circle: 1", "circle: 2"];
     let several = || Lock::many(keys).ttl(LONG_TTL).manager(&ours);
-    several().acquire_fenced().await.expect("free").0.release().await.expect("still held");
+    several().fenced().acquire().await.expect("free").release().await.expect("still held");
     let writer = writer(&server, keys[1]).await;
     let waiting = tokio::spawn(several().wait(LONG_TTL).acquire_fenced());
     let check = format!("SELECT fence FROM lm1.fence WHERE key = '{}' FOR SHARE", keys[0]);
@@ -101,7 +101,7 @@ async fn a_statement_that_the_server_cancels_is_no_lock_that_somebody_holds() {
     let row = "BEGIN; SELECT FROM lm1.lease WHERE key = 'cancelled' FOR UPDATE";
     client.batch_execute(row).await.expect("locked");
     let error = refusal(&brisk, "cancelled").await;
-    assert_eq!(reason(&error), Unavailability::Timeout, "{error}");
+    assert_eq!(reason(&error), UnavailableReason::Timeout, "{error}");
     assert!(error.to_string().contains("statement timeout"), "{error}");
     let waiting =
         tokio::spawn(lock(&brisk, "cancelled").wait(LONG_TTL).run(async { Locked::Ok(7) }));
@@ -310,7 +310,7 @@ async fn a_late_writer_that_was_refused_holds_up_nobody() {
     let writer = server.connect().await;
     let (guard, fences) = lock(&ours, "refused").acquire_fenced().await.expect("free");
     guard.release().await.expect("still held");
-    let (guard, _) = lock(&ours, "refused").acquire_fenced().await.expect("free");
+    let guard = lock(&ours, "refused").fenced().acquire().await.expect("free");
     writer.batch_execute("BEGIN").await.expect("begun");
     let check = "SELECT lm1.check_fence('refused', $1)";
     let checked = writer.query_one(check, &[&i64::from(fences[0])]).await.expect("an answer");

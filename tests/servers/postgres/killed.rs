@@ -1,8 +1,8 @@
 //! Connections that the server ends.
 
 use futures::future::join_all;
-use lockmacro_runtime::__private::Unavailability;
-use lockmacro_runtime::Lock;
+use lockmacro_runtime::{Lock, UnavailableReason};
+use lockmacro_tests::AcquireFenced as _;
 use lockmacro_tests::eventually;
 use lockmacro_tests::times::{LONG_TTL, ms};
 use tokio::time::timeout;
@@ -60,7 +60,7 @@ async fn callers_whose_connections_are_killed_all_the_time_are_served_one_after_
                 room.visit(fences[0]).await;
                 // It may be unknown whether the release was in time.
                 if let Err(error) = guard.release().await {
-                    assert_eq!(reason(&error), Unavailability::Disconnected, "{error}");
+                    assert_eq!(reason(&error), UnavailableReason::Disconnected, "{error}");
                 }
             }
         }
@@ -103,11 +103,11 @@ async fn locks_and_waiters_survive_a_server_that_ends_idle_connections() {
         .await;
         // It may be unknown whether the release was in time.
         if let Err(error) = guard.release().await {
-            assert_eq!(reason(&error), Unavailability::Disconnected, "{error}");
+            assert_eq!(reason(&error), UnavailableReason::Disconnected, "{error}");
         }
         let guard = waiting.await.expect("no panic").expect("its turn");
         if let Err(error) = guard.release().await {
-            assert_eq!(reason(&error), Unavailability::Disconnected, "{error}");
+            assert_eq!(reason(&error), UnavailableReason::Disconnected, "{error}");
         }
     }
     server.keeps_nothing("idle").await;

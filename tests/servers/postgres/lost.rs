@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use lockmacro_runtime::__private::Unavailability;
-use lockmacro_runtime::{Lock, LockManager};
+use lockmacro_runtime::{Lock, LockManager, UnavailableReason};
+use lockmacro_tests::AcquireFenced as _;
 use lockmacro_tests::times::{LONG_TTL, TEST_TIMEOUT, ms};
 use lockmacro_tests::{Fault, Postgres, Proxy, eventually, within};
 use tokio_postgres::Client;
@@ -95,7 +95,7 @@ async fn a_release_whose_answer_is_lost_is_never_reported_as_the_loss_of_the_loc
     let server = shared().await;
     let (proxy, ours) = through(&server).await;
     for (fault, why) in
-        LOST.into_iter().zip([Unavailability::Timeout, Unavailability::Disconnected])
+        LOST.into_iter().zip([UnavailableReason::Timeout, UnavailableReason::Disconnected])
     {
         let guard = lock(&ours, "unknown release").acquire().await.expect("free");
         proxy.on_next_with("lm1.release(", fault);

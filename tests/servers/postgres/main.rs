@@ -28,8 +28,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use lockmacro_runtime::__private::Unavailability;
-use lockmacro_runtime::{Fence, Lock, LockError, LockManager};
+use lockmacro_runtime::{Fence, Lock, LockError, LockManager, UnavailableReason};
 use lockmacro_tests::times::{LONG_TTL, TEST_TIMEOUT};
 use lockmacro_tests::{Postgres, eventually, log, within};
 use tokio::sync::Mutex;
@@ -98,7 +97,7 @@ async fn refusal(manager: &LockManager, key: &str) -> LockError {
 }
 
 /// The reason of an error that must be `Unavailable`.
-fn reason(error: &LockError) -> Unavailability {
+fn reason(error: &LockError) -> UnavailableReason {
     match error {
         LockError::Unavailable { reason, .. } => *reason,
         other => panic!("not `Unavailable`: {other:?}"),

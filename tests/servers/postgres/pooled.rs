@@ -4,6 +4,7 @@ use std::pin::pin;
 
 use futures::future::{Either, join_all, select};
 use lockmacro_runtime::Lock;
+use lockmacro_tests::AcquireFenced as _;
 use lockmacro_tests::times::{LONG_TTL, POLLED, TEST_TIMEOUT, ms};
 use lockmacro_tests::{Pooler, Postgres, eventually, within};
 use tokio::time::{Instant, timeout};
@@ -145,7 +146,10 @@ async fn an_answer_to_another_client_of_a_pooler_is_no_grant() {
         let error = lock(&ours, "mixed up").acquire().await.expect_err("held");
         assert!(error.is_busy(), "{error}");
         leave_an_answer_to(&pooler, answer).await;
-        assert_eq!(ours.inspect_locks("mixed up", 9).await.expect("asked again").items.len(), 1);
+        assert_eq!(
+            ours.inspector().locks("mixed up", 9).await.expect("asked again").items.len(),
+            1
+        );
     }
     held.release().await.expect("still held");
     server.keeps_nothing("mixed up").await;

@@ -1,8 +1,7 @@
 //! Servers that answer, and grant nothing.
 
-use lockmacro_runtime::__private::Unavailability;
 use lockmacro_runtime::defer::NewJob;
-use lockmacro_runtime::{LockError, LockManager};
+use lockmacro_runtime::{LockError, LockManager, UnavailableReason};
 use lockmacro_tests::times::LONG_TTL;
 use lockmacro_tests::{Postgres, eventually, within};
 
@@ -40,7 +39,7 @@ async fn a_full_server_is_reported_every_time_and_a_manager_with_one_connection_
     for _ in 0..2 {
         let builder = LockManager::builder().timeout(TIMEOUT);
         let error = builder.connect(&url).await.expect_err("full");
-        assert_eq!(reason(&error), Unavailability::ConnectionLimit, "{error}");
+        assert_eq!(reason(&error), UnavailableReason::ConnectionLimit, "{error}");
         works(&connected, "full").await;
     }
     drop(others);
@@ -60,7 +59,7 @@ async fn a_full_disk_refuses_new_keys_and_keeps_the_locks_that_are_held() {
         CREATE TRIGGER full_disk BEFORE INSERT ON lm1.lease EXECUTE FUNCTION public.full_disk()";
     server.execute(full).await;
     let error = refusal(&within(TIMEOUT, &server.url()).await, "disk").await;
-    assert_eq!(reason(&error), Unavailability::NotSaving, "{error}");
+    assert_eq!(reason(&error), UnavailableReason::NotSaving, "{error}");
     let waiting = tokio::spawn(lock(&ours, "disk").wait(LONG_TTL).run(async { Locked::Ok(7) }));
     held.extend(LONG_TTL).await.expect("still held");
     server.execute("DROP TRIGGER full_disk ON lm1.lease").await;
@@ -74,7 +73,7 @@ async fn a_user_who_may_only_read_is_told_so_and_works_once_it_may_write() {
     let server = shared().await;
     let url = with_user(&server, "reader", "SET default_transaction_read_only = on").await;
     let error = LockManager::builder().timeout(TIMEOUT).connect(&url).await.expect_err("read only");
-    assert_eq!(reason(&error), Unavailability::ReadOnly, "{error}");
+    assert_eq!(reason(&error), UnavailableReason::ReadOnly, "{error}");
     assert!(error.to_string().contains("default_transaction_read_only"), "{error}");
     let manager =
         LockManager::builder().timeout(TIMEOUT).lazy().connect(&url).await.expect("a URL");
@@ -82,7 +81,7 @@ async fn a_user_who_may_only_read_is_told_so_and_works_once_it_may_write() {
         let lock = lock(&manager, "read only");
         let lock = if waits { lock.wait(TIMEOUT) } else { lock };
         let error = lock.acquire().await.expect_err("read only");
-        assert_eq!(reason(&error), Unavailability::ReadOnly, "{error}");
+        assert_eq!(reason(&error), UnavailableReason::ReadOnly, "{error}");
     }
     server.execute("ALTER ROLE reader RESET default_transaction_read_only").await;
     let again = || async { lock(&manager, "read only").run(async { Locked::Ok(7) }).await.is_ok() };
@@ -121,7 +120,7 @@ async fn a_standby_says_that_it_is_one_until_it_is_promoted() {
     let standby = server.standby().await;
     let url = standby.url_of("postgres", "");
     let error = LockManager::builder().timeout(TIMEOUT).connect(&url).await.expect_err("a standby");
-    assert_eq!(reason(&error), Unavailability::ReadOnly, "{error}");
+    assert_eq!(reason(&error), UnavailableReason::ReadOnly, "{error}");
     assert!(error.to_string().contains("connect to its primary"), "{error}");
     // A manager that is told all hosts finds the primary behind it.
     let both = format!("127.0.0.1:{},127.0.0.1:{}", standby.port(), server.port());
@@ -129,7 +128,7 @@ async fn a_standby_says_that_it_is_one_until_it_is_promoted() {
     works(&both, "standby: other").await;
     assert!(lock(&both, "standby").acquire().await.expect_err("held").is_busy());
     let lazy = LockManager::builder().timeout(TIMEOUT).lazy().connect(&url).await.expect("a URL");
-    assert_eq!(reason(&refusal(&lazy, "standby: other").await), Unavailability::ReadOnly);
+    assert_eq!(reason(&refusal(&lazy, "standby: other").await), UnavailableReason::ReadOnly);
     let (mine, theirs) = (server.connect().await, standby.connect().await);
     let place = "SELECT pg_current_wal_lsn()::text";
     let place: String = mine.query_one(place, &[]).await.expect("a place").get(0);

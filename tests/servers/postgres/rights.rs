@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use lockmacro_runtime::defer::{DeferredFn, NewJob, Worker, argument};
 use lockmacro_runtime::{Lock, LockError};
+use lockmacro_tests::AcquireFenced as _;
 use lockmacro_tests::times::{LONG_TTL, ms};
 use lockmacro_tests::{Postgres, within};
 use tokio::time::timeout;
@@ -144,7 +145,7 @@ async fn usage_and_execute_are_enough_for_all_that_locks_can_do() {
     let (guard, _) = waiting.await.expect("no panic").expect("its turn");
     guard.release().await.expect("still held");
     let renewed = Lock::new("modest").ttl(ms(6_000)).renew().manager(&ours);
-    let (guard, _) = renewed.acquire_fenced().await.expect("free");
+    let guard = renewed.fenced().acquire().await.expect("free");
     is_renewed(&client, "modest").await;
     let waiting = lock(&theirs, "modest").wait(LONG_TTL);
     let waiting = tokio::spawn(waiting.min_hold(ms(300)).run(async { Locked::Ok(7) }));

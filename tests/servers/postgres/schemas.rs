@@ -199,7 +199,7 @@ async fn an_older_schema_is_a_mistake_until_it_is_replaced_and_a_newer_one_is_us
     // In the middle of a deployment: the one before goes on, with the lock that it holds.
     let later = manager(&installs).await;
     assert!(lock(&later, "other").acquire().await.expect_err("held").is_busy());
-    assert!(later.inspect_lock("other").await.expect("there").is_some());
+    assert!(later.inspector().lock("other").await.expect("there").is_some());
     works(&earlier, "other: 2").await;
     guard.release().await.expect("still held");
     server.execute(&version(99)).await;

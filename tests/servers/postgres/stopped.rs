@@ -1,7 +1,6 @@
 //! A server that is stopped for a while: its connections stay open, and nothing is answered.
 
-use lockmacro_runtime::__private::Unavailability;
-use lockmacro_runtime::{Lock, LockError, LossCause};
+use lockmacro_runtime::{Lock, LockError, LossCause, UnavailableReason};
 use lockmacro_tests::times::{LONG_TTL, ms};
 use lockmacro_tests::{Postgres, eventually, until_lost, within};
 
@@ -29,7 +28,7 @@ async fn a_stopped_server_is_no_lock_that_somebody_holds_and_all_goes_on_after_i
     server.pause();
     for key in ["stopped: held", "stopped: free"] {
         let error = refusal(&ours, key).await;
-        assert_eq!(reason(&error), Unavailability::Timeout, "{error}");
+        assert_eq!(reason(&error), UnavailableReason::Timeout, "{error}");
     }
     match short.await.expect("no panic") {
         Err(LockError::Lost(lost)) => assert_eq!(lost.cause(), LossCause::NotRenewed),

@@ -7,6 +7,7 @@ use std::future::pending;
 use futures::future::join_all;
 use lockmacro_runtime::defer::{NewJob, Settled, TakeOptions};
 use lockmacro_runtime::inspect::{install_schema, schema};
+use lockmacro_tests::AcquireFenced as _;
 use lockmacro_tests::times::{LONG_TTL, TEST_TIMEOUT, ms};
 use lockmacro_tests::{Postgres, eventually, in_time};
 use tokio::time::sleep;

@@ -3,6 +3,7 @@
 use std::pin::pin;
 
 use lockmacro_runtime::{Lock, LockManager};
+use lockmacro_tests::AcquireFenced as _;
 use lockmacro_tests::{Fault, Polled, Proxy, drop_after_polls, eventually, in_time};
 
 use crate::{IN_TIME, KEY, LONG_TTL, Nodes, behind_a_proxy, connected, lock, ms};
@@ -34,7 +35,7 @@ async fn scripts_that_are_forgotten_are_sent_again() {
     let flush = || nodes.0.iter().for_each(|s| s.admin().ask::<()>(&["SCRIPT", "FLUSH"]));
     for _ in 0..5 {
         flush();
-        let (guard, _) = lock(&ours).acquire_fenced().await.expect("free");
+        let guard = lock(&ours).fenced().acquire().await.expect("free");
         flush();
         assert!(lock(&theirs).acquire().await.expect_err("held").is_busy());
         flush();

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{Lock, LockManager};
+use lockmacro_tests::AcquireFenced as _;
 use lockmacro_tests::{Fault, Proxy, Server};
 use tokio::task::JoinSet;
 use tokio::time::sleep;

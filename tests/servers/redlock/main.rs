@@ -10,8 +10,9 @@ mod rights;
 mod splits;
 mod waits;
 
-use lockmacro_runtime::__private::Unavailability;
-use lockmacro_runtime::{Lock, LockError, LockManager, LockManagerBuilder, NodeReply};
+use lockmacro_runtime::{
+    Lock, LockError, LockManager, LockManagerBuilder, NodeReply, UnavailableReason,
+};
 use lockmacro_tests::times::{IN_TIME, LONG_TTL, ms};
 use lockmacro_tests::{Proxy, Server, eventually};
 
@@ -130,7 +131,7 @@ fn lock(manager: &LockManager) -> Lock {
 fn replies(error: &LockError) -> &[NodeReply] {
     assert!(matches!(error, LockError::Unavailable { .. }), "{error}");
     match error {
-        LockError::Unavailable { reason: Unavailability::NoQuorum, nodes, .. } => nodes,
+        LockError::Unavailable { reason: UnavailableReason::NoQuorum, nodes, .. } => nodes,
         other => panic!("not about a quorum: {other}"),
     }
 }

@@ -3,8 +3,7 @@
 use std::future::ready;
 use std::time::Instant;
 
-use lockmacro_runtime::__private::Unavailability;
-use lockmacro_runtime::{Lock, LockError, LockManager};
+use lockmacro_runtime::{Lock, LockError, LockManager, UnavailableReason};
 use lockmacro_tests::{eventually, in_time, spawn_polled};
 
 use crate::{IN_TIME, KEY, LONG_TTL, Nodes, lock, ms, replies};
@@ -115,7 +114,7 @@ async fn a_possible_holder_is_named_and_an_impossible_one_is_not() {
         match lock(&manager).wait(ms(1)).acquire().await {
             Err(LockError::TimedOut { holder, .. }) => return (holder.owner, holder.free_within),
             // A node of a loaded machine may be late when it releases a part.
-            Err(LockError::Unavailable { reason: Unavailability::NoQuorum, .. }) => {}
+            Err(LockError::Unavailable { reason: UnavailableReason::NoQuorum, .. }) => {}
             other => panic!("{other:?}"),
         }
     };

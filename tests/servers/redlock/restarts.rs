@@ -4,8 +4,10 @@ use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use futures::poll;
-use lockmacro_runtime::__private::Unavailability;
-use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LockManagerBuilder, NodeReply};
+use lockmacro_runtime::{
+    Lock, LockError, LockGuard, LockManager, LockManagerBuilder, NodeReply, UnavailableReason,
+};
+use lockmacro_tests::AcquireFenced as _;
 use lockmacro_tests::{Fault, Proxy, Server, eventually, in_time, on_a_plain_thread};
 
 use crate::{IN_TIME, KEY, LONG_TTL, Nodes, connected, ms, replies};
@@ -21,20 +23,20 @@ const FENCE_KEY: &str = "lm1:wf:{order:42}";
 
 /// Whether a node has said that it does not vote yet.
 fn is_young(error: &LockError) -> bool {
-    let LockError::Unavailable { reason: Unavailability::NoQuorum, nodes, .. } = error else {
+    let LockError::Unavailable { reason: UnavailableReason::NoQuorum, nodes, .. } = error else {
         return false;
     };
     nodes.iter().any(|node| is_restarted(&node.error))
 }
 
 fn is_restarted(error: &Option<LockError>) -> bool {
-    let restarted = Unavailability::Restarted;
+    let restarted = UnavailableReason::Restarted;
     matches!(error, Some(LockError::Unavailable { reason, .. }) if *reason == restarted)
 }
 
 /// Whether no node has said anything while the caller waited.
 fn is_unanswered(error: &LockError) -> bool {
-    matches!(error, LockError::Unavailable { reason: Unavailability::Timeout, .. })
+    matches!(error, LockError::Unavailable { reason: UnavailableReason::Timeout, .. })
 }
 
 /// For how many seconds a server runs.

@@ -23,7 +23,7 @@ async fn the_rights_it_names_are_enough() {
     let urls = nodes.0.iter().map(|node| node.url_as("shop", "password")).collect();
     let builder = LockManager::builder().durable().timeout(IN_TIME * 4).node_timeout(IN_TIME);
     let manager = connected(builder, urls).await;
-    let (guard, _) = lock(&manager).acquire_fenced().await.expect("free");
+    let guard = lock(&manager).fenced().acquire().await.expect("free");
     guard.extend(LONG_TTL).await.expect("ours");
     let error = lock(&manager).wait(ms(50)).acquire().await.expect_err("held");
     assert!(error.is_busy(), "{error}");

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use lockmacro_runtime::{Lock, LockError, LockManager};
+use lockmacro_tests::AcquireFenced as _;
 use lockmacro_tests::{Proxy, eventually, in_time, is_fence};
 
 use crate::{IN_TIME, KEY, LONG_TTL, Nodes, connected, lock, ms};

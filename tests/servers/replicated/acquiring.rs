@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use futures::future::{join, join_all};
-use lockmacro_runtime::__private::Unavailability;
-use lockmacro_runtime::{Fence, LockGuard};
+use lockmacro_runtime::{Fence, LockGuard, UnavailableReason};
+use lockmacro_tests::AcquireFenced as _;
 use lockmacro_tests::{Fault, Proxy, in_time, on_a_plain_thread, with_replicas};
 use tokio::time::timeout;
 
@@ -162,7 +162,7 @@ async fn a_lock_that_is_gone_before_its_body_starts_is_asked_for_again() {
     let (asked, _) = in_time(join(tokio::spawn(lock(&manager).acquire()), is_gone(2))).await;
     let error = asked.expect("no panic").expect_err("it goes again");
     assert!(
-        matches!(error, LockError::Unavailable { reason: Unavailability::Replaced, .. }),
+        matches!(error, LockError::Unavailable { reason: UnavailableReason::Replaced, .. }),
         "{error:?}"
     );
     keeps_nothing(&servers[0]).await;

@@ -78,7 +78,7 @@ async fn a_caller_that_is_not_polled_blocks_no_connection_and_has_its_lock_when_
     servers[1].pause();
     let each =
         (0..20).map(|nth| Lock::new(format!("order:{nth}")).ttl(FAILOVER_TTL).manager(&manager));
-    let mut left_alone = Box::pin(join_all(each.map(Lock::acquire)));
+    let mut left_alone = Box::pin(join_all(each.map(|lock| lock.acquire())));
     tokio::select! {
         answers = &mut left_alone => panic!("without a replica: {answers:?}"),
         () = queue_reaches(&servers[0], 16) => {}

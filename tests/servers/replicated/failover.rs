@@ -76,8 +76,10 @@ async fn sentinels_promote_a_replica_that_knows_the_lock() {
     // A replica is waited for for a quarter of the ttl.
     let renewed = in_time(async {
         loop {
-            match renewed.clone().acquire().await {
-                Err(LockError::Unavailable { reason: Unavailability::NotAcknowledged, .. }) => {}
+            match renewed.acquire().await {
+                Err(LockError::Unavailable {
+                    reason: UnavailableReason::NotAcknowledged, ..
+                }) => {}
                 acquired => break acquired.expect("both have it"),
             }
         }
@@ -101,7 +103,9 @@ async fn sentinels_promote_a_replica_that_knows_the_lock() {
     eventually("it is short of replicas", FAILOVER * 3, || async {
         match lock(&impatient).acquire().await {
             Err(LockError::Unavailable {
-                reason: Unavailability::NotAcknowledged, detail, ..
+                reason: UnavailableReason::NotAcknowledged,
+                detail,
+                ..
             }) if detail.contains(" of 2 ") => true,
             Err(LockError::Unavailable { .. }) => false,
             // By the attempt before, which could not be released.

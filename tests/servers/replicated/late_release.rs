@@ -1,5 +1,6 @@
 //! A release that arrives late deletes no lock of a later caller.
 
+use lockmacro_tests::AcquireFenced as _;
 use lockmacro_tests::{Fault, Proxy, in_time, with_replicas};
 
 use crate::*;

@@ -11,8 +11,7 @@ mod under_load;
 
 use std::time::Duration;
 
-use lockmacro_runtime::__private::Unavailability;
-use lockmacro_runtime::{Lock, LockError, LockManager};
+use lockmacro_runtime::{Lock, LockError, LockManager, UnavailableReason};
 use lockmacro_tests::times::{CONFIRM_WINDOW, FAILOVER, FAILOVER_TTL, ms};
 use lockmacro_tests::{Call, Server, eventually, is_fence, queue_of};
 
@@ -71,7 +70,9 @@ async fn keeps_nothing(primary: &Server) {
 fn short<T: std::fmt::Debug>(result: Result<T, LockError>) -> (u32, u32) {
     assert!(result.as_ref().is_err_and(|error| matches!(error, LockError::Unavailable { .. })));
     match result {
-        Err(LockError::Unavailable { reason: Unavailability::NotAcknowledged, detail, .. }) => {
+        Err(LockError::Unavailable {
+            reason: UnavailableReason::NotAcknowledged, detail, ..
+        }) => {
             let mut numbers = detail.split(' ').filter_map(|word| word.parse().ok());
             (
                 numbers.next().expect("the replicas that have"),

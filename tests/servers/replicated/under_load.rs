@@ -7,8 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
-use lockmacro_runtime::__private::Unavailability;
-use lockmacro_runtime::LossCause;
+use lockmacro_runtime::{LossCause, UnavailableReason};
 use lockmacro_tests::Group;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -65,7 +64,9 @@ impl Load {
                 Lock::new(format!("order:{key}")).ttl(FAILOVER).wait(FAILOVER * 3).manager(&locks);
             let guard = match lock.acquire().await {
                 Ok(guard) => guard,
-                Err(LockError::Unavailable { reason: Unavailability::NotAcknowledged, .. }) => {
+                Err(LockError::Unavailable {
+                    reason: UnavailableReason::NotAcknowledged, ..
+                }) => {
                     self.refused.fetch_add(usize::from(self.cut_off.load(SeqCst)), SeqCst);
                     continue;
                 }

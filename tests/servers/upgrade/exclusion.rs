@@ -1,6 +1,7 @@
 //! What one version holds, the other one does not get, renew or release.
 
 use lockmacro_runtime::LockError;
+use lockmacro_tests::AcquireFenced as _;
 use lockmacro_tests::times::LONG_TTL;
 
 use crate::client::Request;

@@ -1,5 +1,6 @@
 //! Waiters of both versions stand in one queue, and each hands the lock to the other by a push.
 
+use lockmacro_tests::AcquireFenced as _;
 use lockmacro_tests::queue::Queue;
 use lockmacro_tests::times::{PUSHED, ms};
 use tokio::time::timeout;

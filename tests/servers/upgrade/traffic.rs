@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use lockmacro_runtime::LockManager;
+use lockmacro_tests::AcquireFenced as _;
 use lockmacro_tests::times::ms;
 use lockmacro_tests::{Server, in_time};
 use tokio::task::JoinSet;

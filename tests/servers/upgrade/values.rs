@@ -35,10 +35,10 @@ async fn inspection_shows_holders_and_waiters_of_the_earlier_version() {
     let held = earlier.ask(Request::of(KEY)).expect("free");
     let mut waiting = Program::on(&server);
     let waiter = Queue::at(&server, KEY).join(waiting.acquire(Request::of(KEY))).await;
-    let found = ours.inspect_lock(KEY).await.expect("an answer").expect("held");
+    let found = ours.inspector().lock(KEY).await.expect("an answer").expect("held");
     assert_eq!(found.holder.owner.as_deref(), Some("earlier:4711:order"));
     assert!(found.holder.asked.is_some() && found.waiters == Some(1));
-    let waiters = ours.inspect_waiters(KEY, 9).await.expect("an answer").items;
+    let waiters = ours.inspector().waiters(KEY, 9).await.expect("an answer").items;
     assert_eq!(waiters[0].owner.as_deref(), Some("earlier:4711:order"));
     all_keys_have_an_end(&mut server.admin());
     drop(waiter);

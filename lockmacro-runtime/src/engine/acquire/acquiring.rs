@@ -10,6 +10,7 @@ use std::task::{Context, Poll, ready};
 use futures_util::future::BoxFuture;
 use tokio::time::sleep;
 
+use crate::engine::acquire::options::Waits;
 use crate::engine::acquire::outcome::{Acquired, Errors, Wanted, unreported};
 use crate::engine::acquire::own_request::{Answered, ask};
 use crate::engine::acquire::spec::{LockSpec, Prepared};
@@ -31,17 +32,17 @@ use crate::sys::time::Moment;
 use crate::value::error::LockError;
 
 /// Acquires a lock. Nothing happens before the first poll.
-pub(crate) fn acquire(spec: Box<LockSpec>, fenced: bool, errors: Errors) -> Acquiring {
-    Acquiring::New { spec, fenced, errors }
+pub(crate) fn acquire(spec: Arc<LockSpec>, waits: Waits, errors: Errors) -> Acquiring {
+    Acquiring::New { spec, waits, errors }
 }
 
 /// Acquires a lock, and blocks the thread until the answer.
 pub(crate) fn acquire_blocking(
-    spec: Box<LockSpec>,
-    fenced: bool,
+    spec: &LockSpec,
+    waits: Waits,
     errors: Errors,
 ) -> Result<Acquired, LockError> {
-    let caller = match begin(spec, fenced, errors, true) {
+    let caller = match begin(spec, waits, errors, true) {
         ControlFlow::Continue(caller) => caller,
         ControlFlow::Break(ended) => return ended,
     };
@@ -57,8 +58,8 @@ pub(crate) fn acquire_blocking(
 /// needs is in a box.
 pub(crate) enum Acquiring {
     New {
-        spec: Box<LockSpec>,
-        fenced: bool,
+        spec: Arc<LockSpec>,
+        waits: Waits,
         errors: Errors,
     },
     /// The caller arrives, maybe again.
@@ -83,7 +84,7 @@ impl Future for Acquiring {
                 Acquiring::Asking(asks) => ready!(asks.as_mut().poll(cx)),
                 Acquiring::Waiting(waiting, caller) => caller.after(ready!(waiting.poll(cx))),
                 _ => match mem::replace(&mut *self, Acquiring::Over) {
-                    Acquiring::New { spec, fenced, errors } => begin(spec, fenced, errors, false)
+                    Acquiring::New { spec, waits, errors } => begin(&spec, waits, errors, false)
                         .map_continue(|caller| Acquiring::Arriving { caller, is_again: false }),
                     Acquiring::Arriving { caller, is_again } => caller.arrives(is_again),
                     _ => panic!("the future of a lock was polled after it had ended"),
@@ -114,20 +115,19 @@ pub(crate) struct Caller {
 /// All that a caller does before it asks for the lock, and waits for anything. `blocks`: it blocks
 /// its thread.
 fn begin(
-    spec: Box<LockSpec>,
-    fenced: bool,
+    spec: &LockSpec,
+    waits: Waits,
     errors: Errors,
     blocks: bool,
 ) -> ControlFlow<Result<Acquired, LockError>, Caller> {
-    let name = spec.name.clone();
-    let (manager, mut request, wanted) = match spec.prepare(fenced, errors) {
+    let (manager, mut request, wanted) = match spec.prepare(waits, errors) {
         Ok(Prepared::Joined(acquired)) => return ControlFlow::Break(Ok(acquired)),
         Ok(Prepared::ToAsk(manager, request, wanted)) => (manager, request, wanted),
         Err(error) => {
             observe(&error, false);
-            metrics::refused(name.clone(), error.kind());
+            metrics::refused(spec.name.clone(), error.kind());
             if errors != Errors::Carried {
-                unreported(&name, &[], &error);
+                unreported(&spec.name, &[], &error);
             }
             return ControlFlow::Break(Err(error));
         }

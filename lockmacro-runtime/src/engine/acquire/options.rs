@@ -15,7 +15,17 @@ pub(crate) struct LockOptions {
     /// `None` for that of the manager.
     pub(crate) wait: Option<Duration>,
     pub(crate) on_lost: OnLost,
+    pub(crate) fenced: bool,
     pub(crate) releases_in_background: bool,
+}
+
+/// How long a caller waits for a lock that somebody else holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// As the lock says, or its manager.
+    AsSet,
+    /// The lock is asked for once, whatever it says.
+    Never,
 }
 
 impl LockOptions {

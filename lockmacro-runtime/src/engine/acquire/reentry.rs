@@ -69,8 +69,9 @@ pub(crate) fn around(
     let partly = |key: &&LockKey| Scope::find(|held| ours(held) && has(held, key)).is_some();
     match keys.iter().find(partly) {
         Some(key) => {
-            let hint = "other keys of the same lock are not: acquire all of them in the outer lock";
-            Err(LockError::nested("keys", key, hint))
+            let why =
+                "and other keys of the same lock are not: acquire all of them in the outer lock";
+            Err(LockError::nested(key, why))
         }
         None => Ok(None),
     }

@@ -3,9 +3,10 @@
 
 use std::borrow::Cow;
 use std::sync::{Arc, Once};
+use std::time::Duration;
 use std::{iter, slice};
 
-use crate::engine::acquire::options::LockOptions;
+use crate::engine::acquire::options::{LockOptions, Waits};
 use crate::engine::acquire::outcome::{Acquired, Errors, Wanted};
 use crate::engine::acquire::reentry::around;
 use crate::engine::current;
@@ -42,8 +43,8 @@ impl LockSpec {
     /// A lock with these keys, and defaults for everything else. Never inlined, as every annotated
     /// function calls it.
     #[inline(never)]
-    pub(crate) fn new(key: LockKey, more: Box<[LockKey]>) -> Box<Self> {
-        Box::new(Self {
+    pub(crate) fn new(key: LockKey, more: Box<[LockKey]>) -> Arc<Self> {
+        Arc::new(Self {
             key,
             more,
             options: LockOptions::default(),
@@ -67,28 +68,34 @@ impl LockSpec {
 
     /// Checks the spec, fills in the manager's defaults, and looks for an outer lock to join. Sends
     /// nothing to a server.
-    pub(crate) fn prepare(self, fenced: bool, errors: Errors) -> Result<Prepared, LockError> {
+    pub(crate) fn prepare(&self, waits: Waits, errors: Errors) -> Result<Prepared, LockError> {
         self.keys().try_for_each(LockKey::check)?;
         if let Some(detail) = self.keys().find_map(|key| key.mode().fault()) {
             return Err(LockError::invalid("permits", detail));
         }
         let ttl = self.options.ttl.map(check_ttl).transpose()?;
         let wait = self.options.wait.map(check_wait).transpose()?;
-        let manager = self.manager.map_or_else(current::manager, Ok)?;
+        let manager = self.manager.clone().map_or_else(current::manager, Ok)?;
         // Before a lock around this one is looked for: a fork has copies of its parent's.
         let label = manager.core.label()?;
         let defaults = &manager.core.defaults;
         defaults.usable()?;
         let ttl = ttl.unwrap_or(defaults.ttl());
-        let wait = wait.unwrap_or(defaults.wait);
-        let whole = |key: LockKey| key.under(&defaults.prefix);
-        let more = self.more.into_iter().map(whole).collect::<Result<Vec<_>, _>>()?;
-        let (key, several) = in_order(whole(self.key)?, more)?;
+        let wait = match waits {
+            Waits::AsSet => wait.unwrap_or(defaults.wait),
+            Waits::Never => Duration::ZERO,
+        };
+        let whole = |key: &LockKey| key.clone().under(&defaults.prefix);
+        let more = self.more.iter().map(whole).collect::<Result<Vec<_>, _>>()?;
+        let (key, several) = in_order(whole(&self.key)?, more)?;
         warn_of_permits_first(&several);
         let keys = if several.is_empty() { slice::from_ref(&key) } else { &several };
         if let Some(held) = around(keys, |held: &Held| Arc::ptr_eq(&held.manager, &manager.core))? {
             keys.iter().try_for_each(|key| held.covers(key))?;
             held.remaining()?;
+            if self.options.fenced {
+                keys.iter().try_for_each(|key| held.has_fence(key))?;
+            }
             let nth = if several.is_empty() { held.nth(&key) } else { None };
             return Ok(Prepared::Joined(Acquired::joining(nth, held, self.options.on_lost)));
         }
@@ -108,10 +115,10 @@ impl LockSpec {
         };
         let min_hold = self.options.min_hold.unwrap_or_default().min(ttl);
         let mut request = Request::new(first, token, ttl).with(several, given, min_hold);
-        request.name = self.name;
-        request.fenced = fenced;
+        request.name = self.name.clone();
+        request.fenced = self.options.fenced;
         request.until = (!wait.is_zero()).then(|| request.asked.after(wait));
-        let wanted = Wanted::new(&self.options, self.message, errors);
+        let wanted = Wanted::new(&self.options, self.message.clone(), errors);
         Ok(Prepared::ToAsk(manager, request, wanted))
     }
 }

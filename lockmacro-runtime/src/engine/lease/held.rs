@@ -263,11 +263,20 @@ impl Held {
     pub(crate) fn covers(&self, key: &LockKey) -> Result<(), LockError> {
         let keys = self.request.keys();
         let own = self.nth(key).and_then(|nth| keys.get(usize::from(nth)));
-        let Some(own) = own.filter(|own| !own.mode().covers(key.mode())) else { return Ok(()) };
-        let setting = if own.mode() == Mode::Shared { "shared" } else { "permits" };
-        let hint = "not exclusively. A held lock does not change its mode: release it first, or \
-                    acquire it exclusively around the body";
-        Err(LockError::nested(setting, key, hint))
+        if own.is_none_or(|own| own.mode().covers(key.mode())) {
+            return Ok(());
+        }
+        let why = "and not exclusively. A held lock does not change its mode: release it first, or \
+                   acquire it exclusively around the body";
+        Err(LockError::nested(key, why))
+    }
+
+    /// Checks that the lock has a fence for `key`, which a caller that joins it asks for.
+    pub(crate) fn has_fence(&self, key: &LockKey) -> Result<(), LockError> {
+        if self.nth(key).and_then(|nth| self.fence(nth)).is_some() {
+            return Ok(());
+        }
+        Err(LockError::nested(key, "without a fence: request it there"))
     }
 
     pub(crate) fn fence(&self, nth: u8) -> Option<Fence> {
@@ -289,8 +298,8 @@ impl Held {
             return refuse(setting, detail);
         }
         let Some(fence) = self.fence(nth) else {
-            let detail = "was acquired without one: write `fence = fence` in the attribute, or call \
-                          `acquire_fenced`";
+            let detail = "was acquired without one: write `fence = fence` in the attribute, or \
+                          `Lock::fenced` by hand";
             return refuse("fence", detail);
         };
         self.state.lock().is_checked = true;

@@ -19,7 +19,7 @@ use crate::protocol::answer::{Queueing, Released};
 use crate::protocol::request::Request;
 use crate::sys::sync::Mutex;
 use crate::sys::time::Moment;
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::{LockError, UnavailableReason};
 use crate::value::holder::Holder;
 use crate::value::key::LockKey;
 
@@ -457,7 +457,7 @@ impl Left {
 /// The error of a caller that has had no answer.
 pub(crate) fn unanswered() -> LockError {
     let detail = "no answer while the caller waited";
-    LockError::because(Unavailability::Timeout, detail)
+    LockError::because(UnavailableReason::Timeout, detail)
 }
 
 impl fmt::Debug for SharedQueue {

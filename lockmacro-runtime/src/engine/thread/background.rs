@@ -36,7 +36,7 @@ use crate::sys::task::spawn;
 use crate::sys::time::Moment;
 #[cfg(feature = "test-util")]
 use crate::sys::time::virtual_runtime;
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::{LockError, UnavailableReason};
 
 type Job = Box<dyn FnOnce(Store) -> BoxFuture<'static, ()> + Send>;
 type Jobs = (mpsc::UnboundedSender<Job>, Handle);
@@ -244,7 +244,7 @@ async fn work(store: Store, mut jobs: mpsc::UnboundedReceiver<Job>) {
 
 fn no_thread(why: impl ToString) -> LockError {
     let detail = format!("the background thread could not run: {}", why.to_string());
-    LockError::because(Unavailability::Local, detail)
+    LockError::because(UnavailableReason::Local, detail)
 }
 
 #[cfg(test)]

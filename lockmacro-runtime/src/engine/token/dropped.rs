@@ -22,7 +22,7 @@ use crate::sys::backoff::{Backoff, jittered};
 use crate::sys::random::HashMap;
 use crate::sys::sync::{Mutex, until};
 use crate::sys::time::Instant;
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::{LockError, UnavailableReason};
 
 /// Most first releases in flight, so that a server that is available again is not flooded.
 const FIRST_IN_FLIGHT: usize = 256;
@@ -299,7 +299,7 @@ impl DroppedLock {
 
 /// Decides the next pause only: a release that is repeated is not logged.
 fn unanswered() -> LockError {
-    LockError::because(Unavailability::Timeout, "released again, and not answered")
+    LockError::because(UnavailableReason::Timeout, "released again, and not answered")
 }
 
 /// Logs that a lock is not released and ends with its ttl.
@@ -314,7 +314,7 @@ fn log_left(store: &Store, request: &Request, error: &LockError) {
 
 /// Whether a release that failed like this would fail again.
 fn is_final(error: &LockError) -> bool {
-    matches!(error, LockError::Unavailable { reason: Unavailability::Protocol, .. })
+    matches!(error, LockError::Unavailable { reason: UnavailableReason::Protocol, .. })
 }
 
 /// Whether a right is missing that was there when the lock was granted, and may be back soon: a

@@ -30,7 +30,7 @@ use crate::sys::random::random_name;
 use crate::sys::sync::Mutex;
 use crate::sys::time::Instant;
 use crate::value::applied::Applied;
-use crate::value::error::Unavailability as Why;
+use crate::value::error::UnavailableReason as Why;
 
 /// The connection that sends pushes, and listens to those for this store's waiters.
 pub(super) const PUSHES: usize = 0;
@@ -282,7 +282,7 @@ impl Pool {
                 self.health.answered(|| self.name());
                 return Ok(rows);
             }
-            Some(Err(error)) => of_statement(&error, || self.servers.rights()),
+            Some(Err(error)) => of_statement(error, || self.servers.rights()),
             // The connection may be cut.
             None if live.is_driven_elsewhere() => CallError::unanswered_elsewhere(true),
             None => CallError::broken(Why::Timeout, "sent, and not answered", Applied::Unknown),
@@ -417,7 +417,7 @@ impl Pool {
         let live = self.connected(PUSHES, until).await?;
         let statement = format!("LISTEN {}", self.channel);
         let listen = || async {
-            live.client.batch_execute(&statement).await.map_err(|error| of_connecting(&error))?;
+            live.client.batch_execute(&statement).await.map_err(of_connecting)?;
             let to = vec![&*self.channel];
             let push = vec![HELLO];
             let budget = Budget::brief(self.timeout);

@@ -7,7 +7,7 @@ use tokio_postgres::error::SqlState;
 
 use crate::store::remote::error::{CallError, Transient};
 use crate::value::applied::Applied;
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::{LockError, UnavailableReason};
 
 /// The code of `schema.sql` for a fence at its end.
 const FENCES_USED_UP: &str = "LM001";
@@ -18,7 +18,7 @@ pub(super) const READ_ONLY: &str = "transactions are read-only by `default_trans
     which hosts set when a disk is full: free space, then reset it";
 
 /// The failure of a statement. `rights` are what gives the user those that it needs.
-pub(super) fn of_statement(error: &Error, rights: impl FnOnce() -> String) -> CallError {
+pub(super) fn of_statement(error: Error, rights: impl FnOnce() -> String) -> CallError {
     match of(error, Applied::Unknown) {
         CallError::Final(LockError::AccessDenied { detail, .. }) => {
             let detail = format!("{detail}: {}", rights());
@@ -29,7 +29,7 @@ pub(super) fn of_statement(error: &Error, rights: impl FnOnce() -> String) -> Ca
 }
 
 /// The failure to connect: nothing was sent for the caller.
-pub(super) fn of_connecting(error: &Error) -> CallError {
+pub(super) fn of_connecting(error: Error) -> CallError {
     match of(error, Applied::No) {
         CallError::Final(LockError::AccessDenied { detail, .. }) => {
             let detail = format!("{detail}: the user needs `GRANT CONNECT ON DATABASE`");
@@ -39,8 +39,14 @@ pub(super) fn of_connecting(error: &Error) -> CallError {
     }
 }
 
-fn of(error: &Error, without_reply: Applied) -> CallError {
-    use Unavailability as Why;
+/// The meaning of an error, which is the cause unless it is a server's reply.
+fn of(error: Error, without_reply: Applied) -> CallError {
+    let meaning = meaning(&error, without_reply);
+    if error.as_db_error().is_some() { meaning } else { meaning.caused_by(error) }
+}
+
+fn meaning(error: &Error, without_reply: Applied) -> CallError {
+    use UnavailableReason as Why;
     let Some(reply) = error.as_db_error() else {
         let source = std::error::Error::source(error);
         let kind = source.and_then(|source| source.downcast_ref::<io::Error>());
@@ -141,5 +147,5 @@ fn of_tls(error: &(dyn std::error::Error + 'static)) -> Option<String> {
 /// An answer of another shape.
 pub(super) fn unexpected(what: impl fmt::Display) -> CallError {
     let detail = format!("a function of the schema has returned something else: {what}");
-    CallError::Final(LockError::because(Unavailability::Protocol, detail))
+    CallError::Final(LockError::because(UnavailableReason::Protocol, detail))
 }

@@ -11,7 +11,7 @@ use super::error::of_connecting;
 use crate::store::remote::error::{CallError, Transient};
 use crate::sys::sync::Mutex;
 use crate::sys::time::Instant;
-use crate::value::error::Unavailability as Why;
+use crate::value::error::UnavailableReason as Why;
 
 /// Shortest time for one host, whatever the manager's timeout is.
 const LEAST: Duration = Duration::from_millis(100);
@@ -66,7 +66,7 @@ impl Hosts {
             config.connect_timeout(wanted.unwrap_or(share).min(share / ADDRESSES));
             let error = match timeout(share, config.connect(tls.clone())).await {
                 Ok(Ok(connected)) => return Ok(connected),
-                Ok(Err(error)) => of_connecting(&error),
+                Ok(Err(error)) => of_connecting(error),
                 Err(_) => CallError::not_connected(),
             };
             self.ask_last(host);

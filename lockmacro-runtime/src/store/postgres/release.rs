@@ -13,7 +13,7 @@ use crate::store::remote::error::{CallError, Transient};
 use crate::sys::task::spawn;
 use crate::sys::time::Instant;
 use crate::value::applied::Applied;
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::{LockError, UnavailableReason};
 
 impl Postgres {
     /// In a task of its own: the statement hands the locks off, and a caller that is dropped after
@@ -55,7 +55,7 @@ async fn release(
     // once.
     while let Err(CallError::Transient(Transient { reason, replace, applied, .. })) = &answer
         && Instant::now() < budget.until
-        && (*reason == Unavailability::Other || *replace && !mem::replace(&mut replaced, true))
+        && (*reason == UnavailableReason::Other || *replace && !mem::replace(&mut replaced, true))
     {
         earlier = earlier.and(*applied);
         answer = call().await;

@@ -15,7 +15,7 @@ use crate::store::remote::budget::Budget;
 use crate::store::remote::error::{CallError, Transient};
 use crate::sys::time::Instant;
 use crate::value::applied::Applied;
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::{LockError, UnavailableReason};
 
 /// A statement takes no longer than this part of the time for its answer, so that a server that is
 /// slower for a moment still answers in time.
@@ -93,7 +93,7 @@ async fn renew(
     }
     let locked = || {
         let detail = "somebody else has locked the row of the key";
-        CallError::Transient(Transient::new(Unavailability::Other, detail, Applied::No))
+        CallError::Transient(Transient::new(UnavailableReason::Other, detail, Applied::No))
     };
     renewed.into_iter().map(|renewed| renewed?.ok_or_else(locked)).collect()
 }

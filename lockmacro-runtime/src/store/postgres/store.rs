@@ -32,7 +32,7 @@ use crate::sys::sync::Mutex;
 use crate::sys::task::spawn;
 use crate::sys::time::{Instant, Moment};
 use crate::value::applied::Applied;
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::{LockError, UnavailableReason};
 use crate::value::fence::FenceBlock;
 use crate::value::key::LockKey;
 use crate::value::limits::WAITER_TTL;
@@ -176,7 +176,7 @@ impl Postgres {
         Err(CallError::Final(if is_replica || is_read_only {
             let detail = if is_replica { "connect to its primary" } else { READ_ONLY };
             let server = Some(servers.name.clone());
-            LockError::unavailable_at(server, Unavailability::ReadOnly, detail)
+            LockError::unavailable_at(server, UnavailableReason::ReadOnly, detail)
         } else if !may_call {
             LockError::access_denied(servers.rights())
         } else if version < VERSION {
@@ -266,7 +266,7 @@ impl Postgres {
     fn in_time(&self, reply: Reply) -> Result<Reply, CallError> {
         match reply {
             Reply::Granted(grant) if late(grant.sent, grant.ttl) => {
-                let reason = Unavailability::TooSlow;
+                let reason = UnavailableReason::TooSlow;
                 let detail = too_slow(grant.ttl);
                 let error = CallError::Transient(Transient::new(reason, detail, Applied::Unknown));
                 Err(error.at(|| self.pool.name()))

@@ -27,7 +27,7 @@ use crate::store::remote::reply::Reply;
 use crate::sys::time::{Instant, Moment};
 use crate::value::applied::Applied;
 use crate::value::companion::slot;
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::{LockError, UnavailableReason};
 use crate::value::fence::RETENTION;
 use crate::value::key::LockKey;
 use crate::value::limits::CONFIRM_WINDOW;
@@ -148,7 +148,8 @@ impl Redis {
         match reply {
             Reply::Granted(grant) if late(grant.sent, grant.ttl) => {
                 let detail = too_slow(grant.ttl);
-                let transient = Transient::new(Unavailability::TooSlow, detail, Applied::Unknown);
+                let transient =
+                    Transient::new(UnavailableReason::TooSlow, detail, Applied::Unknown);
                 let server = self.server_of(&request.key);
                 Err(CallError::Transient(Transient { server, ..transient }))
             }

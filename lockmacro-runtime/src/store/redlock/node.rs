@@ -17,7 +17,7 @@ use crate::sys::backoff::Backoff;
 use crate::sys::sync::Mutex;
 use crate::sys::time::{LastMoment, Moment};
 use crate::value::applied::Applied;
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::{LockError, UnavailableReason};
 use crate::value::token::hash_of;
 
 /// How long a node that could not be reached, or was slow, is not asked: at first, and at most.
@@ -100,8 +100,8 @@ impl Nodes {
         let request = attempts
             .sends(nth, token, (hash_of(attempt.token.expose().as_bytes()), attempt.ttl))
             .map_err(|withheld| match withheld {
-                Withheld::Late => unanswered(Unavailability::TooSlow, "not asked in time"),
-                Withheld::Doubtful => unanswered(Unavailability::Timeout, UNRELEASED),
+                Withheld::Late => unanswered(UnavailableReason::TooSlow, "not asked in time"),
+                Withheld::Doubtful => unanswered(UnavailableReason::Timeout, UNRELEASED),
             })?;
         let node = &self.all[nth];
         let asked = Moment::now();
@@ -110,7 +110,7 @@ impl Nodes {
         let voted = match timeout(self.slow, &mut voting).await {
             Ok(voted) => voted,
             Err(_) => {
-                self.back_off(nth, unanswered(Unavailability::Timeout, "asked"));
+                self.back_off(nth, unanswered(UnavailableReason::Timeout, "asked"));
                 voting.await
             }
         };
@@ -129,7 +129,7 @@ impl Nodes {
                 });
             }
             Ok(Vote::Contended { value, .. }) if attempts.recognises(nth, *value) => {
-                return Err(unanswered(Unavailability::Timeout, UNRELEASED));
+                return Err(unanswered(UnavailableReason::Timeout, UNRELEASED));
             }
             _ => {}
         }
@@ -274,7 +274,7 @@ impl Nodes {
             return Some(Ok(connection));
         }
         let detail = format!("it votes again in {left:.0?}");
-        Some(Err(unanswered(Unavailability::Restarted, &detail)))
+        Some(Err(unanswered(UnavailableReason::Restarted, &detail)))
     }
 
     /// Lets one of many callers ask a node that could not be reached, or was slow.
@@ -344,10 +344,10 @@ impl fmt::Debug for Nodes {
 /// The error of an answer that may be of another server.
 pub(crate) fn replaced() -> LockError {
     let detail = "the connection was replaced";
-    LockError::because(Unavailability::Disconnected, detail)
+    LockError::because(UnavailableReason::Disconnected, detail)
 }
 
-fn unanswered(reason: Unavailability, detail: &str) -> NodeError {
+fn unanswered(reason: UnavailableReason, detail: &str) -> NodeError {
     let error = Box::new(LockError::because(reason, detail));
     NodeError { error, applied: Applied::Unknown, transient: true }
 }

@@ -32,7 +32,7 @@ use crate::sys::random;
 use crate::sys::task::spawn;
 use crate::sys::time::{Instant, Moment};
 use crate::value::defaults::unusable_ttl;
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::{LockError, UnavailableReason};
 #[cfg(feature = "inspect")]
 use crate::value::inspection::InspectedServer;
 use crate::value::key::LockKey;
@@ -135,7 +135,7 @@ impl Redlock {
             Some(node_error) => Some(*node_error.error),
             None => open
                 .contains(&nth)
-                .then(|| LockError::because(Unavailability::Timeout, "connecting")),
+                .then(|| LockError::because(UnavailableReason::Timeout, "connecting")),
         };
         Err(no_quorum(&self.nodes.names, errors.into_iter().enumerate().map(error)))
     }

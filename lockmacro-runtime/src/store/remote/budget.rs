@@ -9,7 +9,7 @@ use crate::store::remote::error::{CallError, Transient};
 use crate::sys::backoff::Backoff;
 use crate::sys::time::Instant;
 use crate::value::applied::Applied;
-use crate::value::error::Unavailability;
+use crate::value::error::UnavailableReason;
 
 /// Unanswered commands that fit into the manager's timeout.
 pub(crate) const CALLS_PER_TIMEOUT: u32 = 4;
@@ -129,8 +129,8 @@ impl Retry {
 /// How specific an error is: a timeout least, a broken connection more, an error reply most.
 fn weight(error: &Transient) -> u8 {
     match error.reason {
-        Unavailability::Timeout | Unavailability::TooSlow => 0,
-        Unavailability::Disconnected => 1,
+        UnavailableReason::Timeout | UnavailableReason::TooSlow => 0,
+        UnavailableReason::Disconnected => 1,
         _ => 2,
     }
 }

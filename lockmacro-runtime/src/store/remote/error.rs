@@ -1,7 +1,9 @@
 //! A failed call to a server: whether it may have been applied, and whether to retry.
 
+use std::error::Error;
+
 use crate::value::applied::Applied;
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::{Cause, LockError, UnavailableReason};
 
 /// A call without a usable reply.
 #[derive(Debug, Clone)]
@@ -33,7 +35,7 @@ pub(crate) enum CallError {
 
 #[derive(Debug, Clone)]
 pub(crate) struct Transient {
-    pub(crate) reason: Unavailability,
+    pub(crate) reason: UnavailableReason,
     pub(crate) detail: String,
     /// The address of the server, once it is known.
     pub(crate) server: Option<Box<str>>,
@@ -42,19 +44,46 @@ pub(crate) struct Transient {
     pub(crate) replace: bool,
     /// The login was refused, and the next one may be accepted.
     pub(crate) login: bool,
+    /// The error of the connection.
+    pub(crate) cause: Option<Cause>,
 }
 
 impl Transient {
     /// A failure on a connection that stays in use.
-    pub(crate) fn new(reason: Unavailability, detail: impl Into<String>, applied: Applied) -> Self {
-        Self { reason, detail: detail.into(), server: None, applied, replace: false, login: false }
+    pub(crate) fn new(
+        reason: UnavailableReason,
+        detail: impl Into<String>,
+        applied: Applied,
+    ) -> Self {
+        Self {
+            reason,
+            detail: detail.into(),
+            server: None,
+            applied,
+            replace: false,
+            login: false,
+            cause: None,
+        }
+    }
+
+    /// The error for the caller when the budget is used up.
+    pub(crate) fn into_error(self) -> LockError {
+        let Self { reason, detail, server, cause, .. } = self;
+        LockError::Unavailable {
+            reason,
+            detail,
+            server,
+            retry_after: None,
+            nodes: Box::default(),
+            cause,
+        }
     }
 }
 
 impl CallError {
     /// The error for a connection that has to be replaced.
     pub(crate) fn broken(
-        reason: Unavailability,
+        reason: UnavailableReason,
         detail: impl Into<String>,
         applied: Applied,
     ) -> Self {
@@ -64,14 +93,14 @@ impl CallError {
 
     /// The error of a step that took too long.
     pub(crate) fn timeout(detail: &str, applied: Applied) -> Self {
-        CallError::Transient(Transient::new(Unavailability::Timeout, detail, applied))
+        CallError::Transient(Transient::new(UnavailableReason::Timeout, detail, applied))
     }
 
     /// The error of a request that the server refused to serve, as nobody would wait for its
     /// answer.
     pub(crate) fn late() -> Self {
         let detail = "the request has reached the server too late";
-        CallError::Transient(Transient::new(Unavailability::TooSlow, detail, Applied::No))
+        CallError::Transient(Transient::new(UnavailableReason::TooSlow, detail, Applied::No))
     }
 
     /// The error of a connection that was not open in time.
@@ -88,8 +117,18 @@ impl CallError {
     pub(crate) fn unanswered_elsewhere(replace: bool) -> Self {
         let detail = "sent, and not answered: the connection belongs to another runtime of this \
                       process, which may be blocked";
-        let transient = Transient::new(Unavailability::Timeout, detail, Applied::Unknown);
+        let transient = Transient::new(UnavailableReason::Timeout, detail, Applied::Unknown);
         CallError::Transient(Transient { replace, ..transient })
+    }
+
+    /// The same error with that of the connection, which is no reply of a server.
+    pub(crate) fn caused_by(mut self, error: impl Error + Send + Sync + 'static) -> Self {
+        if let CallError::Transient(Transient { cause, .. })
+        | CallError::Final(LockError::Unavailable { cause, .. }) = &mut self
+        {
+            *cause = Some(Cause::new(error));
+        }
+        self
     }
 
     /// Whether the call was applied.

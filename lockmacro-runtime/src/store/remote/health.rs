@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::sys::metrics::tell;
 use crate::sys::sync::Mutex;
 use crate::sys::time::Instant;
-use crate::value::error::Unavailability;
+use crate::value::error::UnavailableReason;
 
 /// Longest time between two failures of one outage.
 const OUTAGE_GAP: Duration = Duration::from_secs(60);
@@ -50,7 +50,7 @@ struct Outage {
     since: Instant,
     last: Instant,
     /// Of the last failure.
-    reason: Unavailability,
+    reason: UnavailableReason,
     /// Present once the outage was long enough to be logged.
     logged: Option<LostGauge>,
 }
@@ -162,7 +162,7 @@ impl Health {
     /// `least`.
     pub(crate) fn failed(
         &self,
-        reason: Unavailability,
+        reason: UnavailableReason,
         least: Duration,
         server: impl FnOnce() -> String,
     ) {
@@ -192,7 +192,7 @@ impl Health {
 
     /// Why the server gives no answer and for how long it has not, if it is lost. A server that
     /// answers, and refuses, is asked by each caller.
-    pub(crate) fn silent(&self) -> Option<(Unavailability, Duration)> {
+    pub(crate) fn silent(&self) -> Option<(UnavailableReason, Duration)> {
         let (reason, since) = self.lost()?;
         is_silent(reason).then(|| (reason, since.elapsed()))
     }
@@ -203,7 +203,7 @@ impl Health {
     }
 
     /// Why the server is lost, and since when.
-    fn lost(&self) -> Option<(Unavailability, Instant)> {
+    fn lost(&self) -> Option<(UnavailableReason, Instant)> {
         if !self.failing.load(Ordering::Relaxed) {
             return None;
         }
@@ -216,14 +216,14 @@ impl Health {
 }
 
 /// Whether a server that fails for this reason gives no answer.
-fn is_silent(reason: Unavailability) -> bool {
-    use Unavailability::{BusyScript, Disconnected, Loading, Refused, Timeout};
+fn is_silent(reason: UnavailableReason) -> bool {
+    use UnavailableReason::{BusyScript, Disconnected, Loading, Refused, Timeout};
     matches!(reason, BusyScript | Disconnected | Loading | Refused | Timeout)
 }
 
 /// Whether a server that fails for this reason serves no lock at all.
-fn serves_none(reason: Unavailability) -> bool {
-    use Unavailability::{ClusterDown, NotEnoughReplicas, NotSaving, PrimaryDown, ReadOnly};
+fn serves_none(reason: UnavailableReason) -> bool {
+    use UnavailableReason::{ClusterDown, NotEnoughReplicas, NotSaving, PrimaryDown, ReadOnly};
     is_silent(reason)
         || matches!(reason, ClusterDown | NotEnoughReplicas | NotSaving | PrimaryDown | ReadOnly)
 }
@@ -328,7 +328,7 @@ mod tests {
     const LEAST: Duration = Duration::from_millis(500);
 
     fn fail(health: &Health) {
-        health.failed(Unavailability::Timeout, LEAST, || "a:1".to_owned());
+        health.failed(UnavailableReason::Timeout, LEAST, || "a:1".to_owned());
     }
 
     #[tokio::test(start_paused = true)]

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use super::{LockError, NodeReply, Unavailability, replies};
+use super::{LockError, NodeReply, UnavailableReason, replies};
 use crate::value::holder::Holder;
 use crate::value::key::LockKey;
 
 impl LockError {
     /// The system has no random numbers.
     pub(crate) fn no_random(error: impl std::fmt::Display) -> Self {
-        Self::because(Unavailability::Local, error.to_string())
+        Self::because(UnavailableReason::Local, error.to_string())
     }
 
     pub(crate) const SHUT_DOWN: Self = LockError::ShutDown { held: 0 };
@@ -52,32 +52,33 @@ impl LockError {
     /// assert_eq!(LockError::unavailable("the queue is down").http_status(), 503);
     /// ```
     pub fn unavailable(detail: impl Into<String>) -> Self {
-        Self::because(Unavailability::Other, detail)
+        Self::because(UnavailableReason::Other, detail)
     }
 
-    pub(crate) fn because(reason: Unavailability, detail: impl Into<String>) -> Self {
+    pub(crate) fn because(reason: UnavailableReason, detail: impl Into<String>) -> Self {
         Self::unavailable_at(None, reason, detail)
     }
 
     /// The same for a failure of a server, which `Display` names.
     pub(crate) fn unavailable_at(
         server: Option<Box<str>>,
-        reason: Unavailability,
+        reason: UnavailableReason,
         detail: impl Into<String>,
     ) -> Self {
         let detail = detail.into();
         let nodes = Box::default();
-        LockError::Unavailable { reason, detail, server, retry_after: None, nodes }
+        LockError::Unavailable { reason, detail, server, retry_after: None, nodes, cause: None }
     }
 
     /// The error of a Redlock without a majority.
     pub(crate) fn no_quorum(nodes: Box<[NodeReply]>) -> Self {
         LockError::Unavailable {
-            reason: Unavailability::NoQuorum,
+            reason: UnavailableReason::NoQuorum,
             detail: replies(&nodes),
             server: None,
             retry_after: None,
             nodes,
+            cause: None,
         }
     }
 
@@ -97,10 +98,9 @@ impl LockError {
         LockError::InvalidSetting { setting, detail: detail.into() }
     }
 
-    /// The setting does not fit a lock around the call.
-    pub(crate) fn nested(setting: &'static str, held: &LockKey, hint: &str) -> Self {
-        let detail = format!("`{}` is held around this call, and {hint}", held.shown());
-        Self::invalid(setting, detail)
+    /// A lock around the call does not have what the call asks for.
+    pub(crate) fn nested(held: &LockKey, detail: &'static str) -> Self {
+        LockError::Nested { key: held.clone(), detail }
     }
 
     /// Locks of two servers would not exclude each other.

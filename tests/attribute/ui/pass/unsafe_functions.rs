@@ -9,7 +9,8 @@ use lockmacro_runtime::{Lock, LockError, LockManager, distributed_lock};
 #[distributed_lock(key = "order", ttl = "30s", manager = locks)]
 unsafe fn audit(locks: &LockManager, id: *const u64) -> Result<(bool, u64), LockError> {
     let other = Lock::new("order").ttl(Duration::from_secs(30)).manager(locks);
-    let held = std::thread::spawn(|| other.acquire_blocking().is_err_and(|error| error.is_busy()));
+    let held =
+        std::thread::spawn(move || other.acquire_blocking().is_err_and(|error| error.is_busy()));
     Ok((held.join().is_ok_and(|held| held), unsafe { *id }))
 }
 

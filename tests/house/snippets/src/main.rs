@@ -18,7 +18,7 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 include!(concat!(env!("OUT_DIR"), "/writes.rs"));
 
 async fn grant(locks: &LockManager) -> Result<FenceCheck, Failure> {
-    let (guard, _) = Lock::new("stock:7").manager(locks).acquire_fenced().await?;
+    let guard = Lock::new("stock:7").manager(locks).fenced().acquire().await?;
     let check = guard.fence_check()?;
     guard.release().await?;
     Ok(check)

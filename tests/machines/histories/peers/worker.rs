@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use lockmacro_histories::{Entry, Function, Kind, Recorder, now};
 use lockmacro_runtime::{Lock, LockError, LockManager};
+use lockmacro_tests::AcquireFenced as _;
 
 const STEPS: u32 = 3;
 const STEP: Duration = Duration::from_millis(20);

@@ -19,7 +19,7 @@ use crate::protocol::request::{Request, Witness};
 use crate::store::handle::Store;
 use crate::sys::task::spawn;
 use crate::sys::time::Moment;
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::{LockError, UnavailableReason};
 use crate::value::holder::Holder;
 use crate::value::limits::CONFIRM_WINDOW;
 
@@ -33,7 +33,7 @@ impl SharedQueue {
         // away.
         let open = guard((Arc::clone(self), to_send.question.clone()), |(queue, question)| {
             let detail = "the background thread could not request the lock";
-            queue.refused(&question, LockError::because(Unavailability::Local, detail));
+            queue.refused(&question, LockError::because(UnavailableReason::Local, detail));
             queue.gone(&question);
         });
         let _ = self.core.background.spawn(move |store| async move {
@@ -110,7 +110,7 @@ fn acquisition_of(
     // All tokens without random bits are the same one: to the store, two processes were one holder.
     if question.token == question.token.spent() {
         let detail = "the system has no random bits for a token";
-        return Err(LockError::because(Unavailability::Local, detail));
+        return Err(LockError::because(UnavailableReason::Local, detail));
     }
     let asked = Asked { queue: Arc::clone(queue), question: question.clone() };
     // A waiter that dies must not keep the lock for its whole ttl. Several servers do not hand off,

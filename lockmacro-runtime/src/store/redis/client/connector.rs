@@ -20,7 +20,7 @@ use crate::store::remote::error::CallError;
 use crate::store::remote::health::{Health, Monitor};
 use crate::sys::time::Instant;
 use crate::value::applied::Applied;
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::{LockError, UnavailableReason};
 
 /// Commands that fit into the buffer of a connection: more than are ever in flight.
 ///
@@ -156,7 +156,7 @@ impl Connector {
                 && !is_primary(inner.send_packed_command(&redis::cmd("ROLE")).await)
             {
                 let why = "the sentinels still name a server that is no longer the primary";
-                return Err(CallError::broken(Unavailability::ReadOnly, why, Applied::No));
+                return Err(CallError::broken(UnavailableReason::ReadOnly, why, Applied::No));
             }
             Ok((inner, without_pushes))
         };
@@ -185,7 +185,7 @@ impl Connector {
             Ok(inner) => return Ok((inner, None)),
             // HELLO is refused, as by some proxies.
             Err(CallError::Final(LockError::Unavailable {
-                reason: Unavailability::Protocol,
+                reason: UnavailableReason::Protocol,
                 ..
             })) => {
                 channels.refused();
@@ -226,7 +226,7 @@ impl Connector {
         match error {
             None => self.closed.store(0, Ordering::Relaxed),
             Some(CallError::Transient(transient))
-                if transient.reason == Unavailability::Disconnected =>
+                if transient.reason == UnavailableReason::Disconnected =>
             {
                 self.closed.fetch_add(1, Ordering::Relaxed);
             }

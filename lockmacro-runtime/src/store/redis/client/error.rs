@@ -7,7 +7,7 @@ use crate::store::remote::error::{CallError, Transient};
 use crate::store::remote::tls::remedy;
 use crate::value::applied::Applied;
 use crate::value::companion::write_companion;
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::{LockError, UnavailableReason};
 use crate::value::escaped::Escaped;
 use crate::value::key::LockKey;
 
@@ -16,7 +16,8 @@ impl CallError {
     pub(crate) fn unapplied(error: RedisError) -> Self {
         #[cfg(feature = "tls")]
         if let Some(detail) = of_tls(&error) {
-            return CallError::Final(LockError::because(Unavailability::Tls, detail));
+            let untrusted = LockError::because(UnavailableReason::Tls, detail);
+            return CallError::Final(untrusted).caused_by(error);
         }
         let mut error = CallError::from(error);
         if let CallError::Transient(transient) = &mut error {
@@ -29,17 +30,17 @@ impl CallError {
     pub(crate) fn into_error(self, key: &LockKey) -> LockError {
         match self {
             CallError::NoScript => {
-                LockError::because(Unavailability::Protocol, "the server forgets its scripts")
+                LockError::because(UnavailableReason::Protocol, "the server forgets its scripts")
             }
             CallError::NotALock => LockError::KeyNotALock { key: key.clone() },
             CallError::CrossSlot => LockError::because(
-                Unavailability::ClusterDown,
+                UnavailableReason::ClusterDown,
                 "the server wants all keys in one slot",
             ),
             CallError::Redirect { address, .. } => {
                 let detail =
                     format!("the key is on the node {address}: use a `redis-cluster://` URL");
-                LockError::because(Unavailability::ClusterDown, detail)
+                LockError::because(UnavailableReason::ClusterDown, detail)
             }
             CallError::Final(LockError::AccessDenied { detail, server, .. })
             | CallError::DeniedInScript(LockError::AccessDenied { detail, server, .. }) => {
@@ -49,15 +50,12 @@ impl CallError {
             CallError::Final(error) | CallError::DeniedInScript(error) => error,
             CallError::Transient(Transient { detail, server, .. }) if is_full(&detail) => {
                 let detail = format!("raise its `maxclients`, or share managers: {detail}");
-                LockError::unavailable_at(server, Unavailability::ConnectionLimit, detail)
+                LockError::unavailable_at(server, UnavailableReason::ConnectionLimit, detail)
             }
             CallError::Transient(Transient { detail, server, login: true, .. }) => {
                 LockError::Authentication { detail, server }
             }
-            CallError::Split(Transient { reason, detail, server, .. })
-            | CallError::Transient(Transient { reason, detail, server, .. }) => {
-                LockError::unavailable_at(server, reason, detail)
-            }
+            CallError::Split(failed) | CallError::Transient(failed) => failed.into_error(),
         }
     }
 }
@@ -78,7 +76,7 @@ fn without_arguments(text: &str) -> String {
 
 /// The error of a server at its connection limit, which it sends to every new connection.
 pub(crate) fn full(text: &str) -> Option<CallError> {
-    is_full(text).then(|| CallError::broken(Unavailability::Refused, text, Applied::No))
+    is_full(text).then(|| CallError::broken(UnavailableReason::Refused, text, Applied::No))
 }
 
 fn is_full(text: &str) -> bool {
@@ -110,16 +108,18 @@ impl From<RedisError> for CallError {
         if let Some(code) = error.code() {
             return of_reply(code, error.detail().unwrap_or_default());
         }
-        match error.kind() {
-            ErrorKind::AuthenticationFailed => CallError::Final(no_login(detail)),
+        let failed = match error.kind() {
+            ErrorKind::AuthenticationFailed => return CallError::Final(no_login(detail)),
             _ if error.is_connection_refusal() => {
-                Self::broken(Unavailability::Refused, detail, Applied::No)
+                Self::broken(UnavailableReason::Refused, detail, Applied::No)
             }
+            // The text may repeat a part of the reply.
             ErrorKind::Parse | ErrorKind::UnexpectedReturnType => {
-                Self::broken(Unavailability::Protocol, detail, Applied::Unknown)
+                return Self::broken(UnavailableReason::Protocol, detail, Applied::Unknown);
             }
-            _ => Self::broken(Unavailability::Disconnected, detail, Applied::Unknown),
-        }
+            _ => Self::broken(UnavailableReason::Disconnected, detail, Applied::Unknown),
+        };
+        failed.caused_by(error)
     }
 }
 
@@ -164,34 +164,34 @@ fn of_reply(code: &str, text: &str) -> CallError {
         "WRONGTYPE" => CallError::NotALock,
         "CROSSSLOT" => CallError::CrossSlot,
         // The server accepts writes again once memory is free, a replica is back, or data is saved.
-        "OOM" => transient(Unavailability::OutOfMemory),
-        "NOREPLICAS" => transient(Unavailability::NotEnoughReplicas),
-        "MISCONF" => transient(Unavailability::NotSaving),
+        "OOM" => transient(UnavailableReason::OutOfMemory),
+        "NOREPLICAS" => transient(UnavailableReason::NotEnoughReplicas),
+        "MISCONF" => transient(UnavailableReason::NotSaving),
         // The code of grant.lua.
         "FENCESUSEDUP" => {
-            CallError::Final(LockError::because(Unavailability::FencesUsedUp, detail))
+            CallError::Final(LockError::because(UnavailableReason::FencesUsedUp, detail))
         }
         "NOAUTH" | "WRONGPASS" => CallError::Final(no_login(detail)),
         "NOPERM" => CallError::Final(LockError::access_denied(detail)),
         // A new connection may find the primary, where a name stands for it.
-        "READONLY" => replica(Unavailability::ReadOnly),
+        "READONLY" => replica(UnavailableReason::ReadOnly),
         // The server was made a replica while it waited for its own replicas.
-        "UNBLOCKED" => replica(Unavailability::ReadOnly),
-        "MASTERDOWN" => replica(Unavailability::PrimaryDown),
-        "LOADING" => transient(Unavailability::Loading),
-        "BUSY" => transient(Unavailability::BusyScript),
-        "CLUSTERDOWN" => transient(Unavailability::ClusterDown),
-        "TRYAGAIN" => CallError::Split(refused(Unavailability::ClusterDown)),
+        "UNBLOCKED" => replica(UnavailableReason::ReadOnly),
+        "MASTERDOWN" => replica(UnavailableReason::PrimaryDown),
+        "LOADING" => transient(UnavailableReason::Loading),
+        "BUSY" => transient(UnavailableReason::BusyScript),
+        "CLUSTERDOWN" => transient(UnavailableReason::ClusterDown),
+        "TRYAGAIN" => CallError::Split(refused(UnavailableReason::ClusterDown)),
         "MOVED" | "ASK" => match text.split_once(' ') {
             Some((_slot, address)) => {
                 let address = address.trim_end().to_owned();
                 CallError::Redirect { address, once: code == "ASK" }
             }
-            None => CallError::Final(LockError::because(Unavailability::Protocol, detail)),
+            None => CallError::Final(LockError::because(UnavailableReason::Protocol, detail)),
         },
         // A slot that is being moved has lost a key while the script ran.
         _ if text.contains("access a non local key") => {
-            let reason = Unavailability::ClusterDown;
+            let reason = UnavailableReason::ClusterDown;
             CallError::Transient(Transient::new(reason, detail, Applied::Unknown))
         }
         // The replies to SELECT, which is sent with the login.
@@ -203,9 +203,9 @@ fn of_reply(code: &str, text: &str) -> CallError {
         }
         _ if text.contains("unknown command") && text.contains("EVAL") => {
             let detail = format!("locks need scripts, and it has none: {detail}");
-            CallError::Final(LockError::because(Unavailability::Protocol, detail))
+            CallError::Final(LockError::because(UnavailableReason::Protocol, detail))
         }
-        _ => CallError::Final(LockError::because(Unavailability::Protocol, detail)),
+        _ => CallError::Final(LockError::because(UnavailableReason::Protocol, detail)),
     }
 }
 
@@ -224,7 +224,7 @@ pub(crate) fn unexpected(reply: &Value) -> CallError {
     };
     // The call may have been applied.
     let detail = format!("the server answered {kind}");
-    CallError::Transient(Transient::new(Unavailability::Protocol, detail, Applied::Unknown))
+    CallError::Transient(Transient::new(UnavailableReason::Protocol, detail, Applied::Unknown))
 }
 
 #[cfg(test)]
@@ -241,7 +241,7 @@ mod tests {
              @user_script: 14: -READONLY You can't write against a read only replica.";
         assert!(matches!(
             reply("ERR", wrapped),
-            LockError::Unavailable { reason: Unavailability::ReadOnly, .. }
+            LockError::Unavailable { reason: UnavailableReason::ReadOnly, .. }
         ));
         let wrapped = "Error running script: WRONGTYPE Operation against a key holding the wrong \
              kind of value";
@@ -278,7 +278,7 @@ mod tests {
         let unknown = "unknown command 'EVALSHA', with args beginning with: 'ROOM:5' 'secret'";
         let error = reply("ERR", unknown);
         assert!(
-            matches!(error, LockError::Unavailable { reason: Unavailability::Protocol, .. }),
+            matches!(error, LockError::Unavailable { reason: UnavailableReason::Protocol, .. }),
             "{error:?}"
         );
         assert!(!format!("{error:?} {error}").contains("secret"));

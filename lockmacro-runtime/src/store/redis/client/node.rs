@@ -28,7 +28,7 @@ use crate::sys::random::HashMap;
 use crate::sys::sync::{Mutex, MutexGuard};
 use crate::sys::time::Instant;
 use crate::value::applied::Applied;
-use crate::value::error::Unavailability;
+use crate::value::error::UnavailableReason;
 
 mod acknowledged;
 
@@ -288,7 +288,8 @@ impl Node {
         if live.channels.is_desynchronized() {
             self.discard(live);
             let detail = "a slot of the cluster was moved to another node";
-            let error = CallError::broken(Unavailability::Disconnected, detail, Applied::Unknown);
+            let error =
+                CallError::broken(UnavailableReason::Disconnected, detail, Applied::Unknown);
             return Err(error.at(|| self.server()));
         }
         let Some(reply) = reply else {
@@ -426,7 +427,7 @@ mod tests {
             }
             let ready = node.connect(Instant::now() + Duration::from_millis(50)).await;
             let Err(CallError::Transient(error)) = ready else { panic!("{closed}: another end") };
-            assert_eq!((error.reason, &*error.detail), (Unavailability::Timeout, "connecting"));
+            assert_eq!((error.reason, &*error.detail), (UnavailableReason::Timeout, "connecting"));
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::store::redis::client::settings::Settings;
 use crate::store::redis::client::stream;
 use crate::store::remote::error::{CallError, Transient};
 use crate::sys::random::HashMap;
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::{LockError, UnavailableReason};
 use crate::value::escaped::Escaped;
 
 /// Longest time to wait for such a text, and to ask how many databases a server has.
@@ -64,8 +64,8 @@ async fn unanswered(address: &ConnectionAddr, mut error: Transient) -> CallError
     let sent = match error.reason {
         // A server at its limit of clients says so unasked. A client that writes meanwhile may
         // never read it.
-        Unavailability::Disconnected => "",
-        Unavailability::Protocol => "PING\r\n",
+        UnavailableReason::Disconnected => "",
+        UnavailableReason::Protocol => "PING\r\n",
         _ => return CallError::Transient(error),
     };
     let Some(said) = said(address, sent).await else { return CallError::Transient(error) };
@@ -89,7 +89,7 @@ async fn unanswered(address: &ConnectionAddr, mut error: Transient) -> CallError
         _ => {
             let line: String =
                 text.lines().next().unwrap_or_default().chars().take(SHOWN).collect();
-            error.reason = Unavailability::Protocol;
+            error.reason = UnavailableReason::Protocol;
             error.detail = format!("{NO_REDIS}: it answered `{}`", Escaped(&line));
         }
     }

@@ -14,7 +14,7 @@ use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisCon
 use crate::store::remote::error::{CallError, Transient};
 use crate::sys::platform::dropping_unsent;
 use crate::value::applied::Applied;
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::{LockError, UnavailableReason};
 use crate::value::url::FORM;
 
 /// Time for which a connection is idle before the system probes it.
@@ -101,7 +101,7 @@ pub(crate) fn connection_info(from: impl IntoConnectionInfo) -> Result<Connectio
 /// The error of a login after which the next one may be accepted: nothing was applied, and a new
 /// connection is needed.
 fn refused(detail: String) -> CallError {
-    let transient = Transient::new(Unavailability::Disconnected, detail, Applied::No);
+    let transient = Transient::new(UnavailableReason::Disconnected, detail, Applied::No);
     CallError::Transient(Transient { login: true, replace: true, ..transient })
 }
 

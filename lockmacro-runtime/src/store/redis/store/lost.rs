@@ -9,7 +9,7 @@ use crate::store::backend::Backend;
 use crate::store::redis::client::node::Node;
 use crate::store::redis::topology::route::Topology;
 use crate::sys::time::Instant;
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::{LockError, UnavailableReason};
 
 /// How long a caller waits for the probe, besides some round trips: to connect, to log in, and for
 /// the answer.
@@ -44,7 +44,9 @@ impl Redis {
             let since = format!("no answer for {since:.1?}");
             let (reason, detail) = match &self.nodes {
                 Topology::One(_) => (reason, since),
-                Topology::Cluster(_) => (Unavailability::ClusterDown, format!("{reason}: {since}")),
+                Topology::Cluster(_) => {
+                    (UnavailableReason::ClusterDown, format!("{reason}: {since}"))
+                }
             };
             return Err(LockError::Unavailable {
                 reason,
@@ -52,6 +54,7 @@ impl Redis {
                 server,
                 retry_after,
                 nodes: Box::default(),
+                cause: None,
             });
         }
         Ok(())

@@ -20,7 +20,7 @@ use crate::store::redis::topology::route::Topology;
 use crate::store::remote::budget::Budget;
 use crate::store::remote::error::CallError;
 use crate::sys::random::HashMap;
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::{LockError, UnavailableReason};
 use crate::value::key::LockKey;
 
 /// The rights of the user, as a server tells them.
@@ -66,7 +66,7 @@ impl Redis {
         };
         node.leave(budget).await;
         let server = Some(node.server().into());
-        let error = LockError::unavailable_at(server, Unavailability::ReadOnly, detail);
+        let error = LockError::unavailable_at(server, UnavailableReason::ReadOnly, detail);
         Err(CallError::Final(error))
     }
 

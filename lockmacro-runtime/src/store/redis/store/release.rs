@@ -23,7 +23,7 @@ use crate::store::remote::error::{CallError, Transient};
 use crate::sys::time::Instant;
 use crate::value::applied::Applied;
 use crate::value::companion::slot;
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::{LockError, UnavailableReason};
 
 /// Shortest time to wait for the answer to a renewal.
 const RENEWAL_ANSWER_MIN: Duration = Duration::from_millis(50);
@@ -175,7 +175,11 @@ impl Redis {
                         request.key.shown()
                     );
                     let server = self.server_of(&request.key);
-                    Err(LockError::unavailable_at(server, Unavailability::NotAcknowledged, detail))
+                    Err(LockError::unavailable_at(
+                        server,
+                        UnavailableReason::NotAcknowledged,
+                        detail,
+                    ))
                 }
                 Some((held, _)) => Ok(held),
                 None => {

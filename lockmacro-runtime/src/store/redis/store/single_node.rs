@@ -18,7 +18,7 @@ use crate::store::redis::topology::route::Topology;
 use crate::store::remote::error::{CallError, Transient};
 use crate::store::remote::reply::Reply;
 use crate::value::applied::Applied;
-use crate::value::error::Unavailability;
+use crate::value::error::UnavailableReason;
 use crate::value::fence::Fence;
 use crate::value::key::LockKey;
 use crate::value::token::Token;
@@ -131,7 +131,7 @@ impl Redis {
 fn node_error(error: CallError, key: &LockKey) -> NodeError {
     let applied = error.applied();
     let transient = match &error {
-        CallError::Transient(Transient { reason, .. }) => *reason != Unavailability::Protocol,
+        CallError::Transient(Transient { reason, .. }) => *reason != UnavailableReason::Protocol,
         error => matches!(error, CallError::Split(_)),
     };
     NodeError { error: Box::new(error.into_error(key)), applied, transient }

@@ -29,7 +29,7 @@ use crate::sys::sync::{Mutex, MutexGuard};
 use crate::sys::time::Instant;
 use crate::value::applied::Applied;
 use crate::value::companion::SLOTS;
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::{LockError, UnavailableReason};
 
 /// Time without an answer after which the next node is asked for the slot map, too.
 const STAGGER: Duration = Duration::from_millis(50);
@@ -271,8 +271,8 @@ impl Cluster {
     async fn failed(&self, mut error: CallError, until: Instant) -> CallError {
         match &mut error {
             CallError::Transient(transient) => {
-                if transient.reason == Unavailability::Refused {
-                    transient.reason = Unavailability::ClusterDown;
+                if transient.reason == UnavailableReason::Refused {
+                    transient.reason = UnavailableReason::ClusterDown;
                 }
                 if transient.replace {
                     // The slot may have a new primary, which a retry at once then finds.
@@ -293,7 +293,7 @@ impl Cluster {
 }
 
 pub(crate) fn down(detail: &str) -> CallError {
-    CallError::Transient(Transient::new(Unavailability::ClusterDown, detail, Applied::No))
+    CallError::Transient(Transient::new(UnavailableReason::ClusterDown, detail, Applied::No))
 }
 
 impl fmt::Debug for Cluster {

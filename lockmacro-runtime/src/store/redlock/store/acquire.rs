@@ -13,7 +13,7 @@ use crate::protocol::request::Request;
 use crate::store::redlock::node::replaced;
 use crate::sys::time::{Instant, Moment};
 use crate::value::applied::Applied;
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::{LockError, UnavailableReason};
 use crate::value::fence::Fence;
 
 /// Why an attempt failed. Its tokens are released.
@@ -151,7 +151,7 @@ impl Redlock {
         let ttl = request.ttl;
         if lease::late(sent, ttl) {
             let server = Some(self.servers());
-            let reason = Unavailability::TooSlow;
+            let reason = UnavailableReason::TooSlow;
             let error = LockError::unavailable_at(server, reason, lease::too_slow(ttl));
             return Err(Failure::Fault { error, transient: true });
         }
@@ -182,7 +182,7 @@ impl Redlock {
                 Ok(true) if !self.nodes.is_as_it_was(nth) => errors[nth] = Some(replaced()),
                 Ok(true) => raised += 1,
                 Ok(false) => {
-                    let reason = Unavailability::TooSlow;
+                    let reason = UnavailableReason::TooSlow;
                     let detail = "the lock was gone from this node";
                     errors[nth] = Some(LockError::because(reason, detail));
                 }
@@ -193,7 +193,7 @@ impl Redlock {
             }
         }
         for nth in won {
-            let late = || LockError::because(Unavailability::Timeout, "raising the fence");
+            let late = || LockError::because(UnavailableReason::Timeout, "raising the fence");
             errors[*nth].get_or_insert_with(late);
         }
         let error = no_quorum(&self.nodes.names, errors.into_iter());

@@ -25,8 +25,10 @@ pub(crate) async fn make(worker: usize, call: &Call, locks: &LockManager) -> Res
 fn made(worker: usize, call: &Call, locks: &LockManager) -> Result<(), LockError> {
     let lock = lock(call, locks);
     if call.fenced {
-        let (guard, fences) = lock.acquire_fenced_blocking()?;
-        return hold(worker, call, guard, fences.into_iter().map(u64::from).collect());
+        let lock = lock.fenced();
+        let guard = lock.acquire_blocking()?;
+        let fences = lock.fences(&guard).into_iter().map(u64::from).collect();
+        return hold(worker, call, guard, fences);
     }
     match call.how {
         How::Run { in_background } if call.keys.len() == 1 => {

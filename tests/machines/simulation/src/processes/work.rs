@@ -4,8 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockmacro_runtime::__private::Unavailability;
-use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LossCause};
+use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LossCause, UnavailableReason};
 use tokio::time::sleep;
 
 use crate::processes::blocking;
@@ -101,10 +100,7 @@ pub(crate) fn here() -> std::rc::Rc<crate::processes::process::Process> {
 async fn connect(store: Store, plan: &Plan) -> LockManager {
     loop {
         let nth = here().nth;
-        let mut builder = LockManager::builder()
-            .label(label_of(nth))
-            .timeout(plan.timeout)
-            .longest_ttl(LONGEST_TTL);
+        let mut builder = LockManager::builder().label(label_of(nth)).timeout(plan.timeout);
         if let Some(turn) = plan.turn {
             builder = builder.turn(turn);
         }
@@ -115,7 +111,8 @@ async fn connect(store: Store, plan: &Plan) -> LockManager {
                 builder.replicated(acks, plan.timeout / 2).connect("redis://primary:6379").await
             }
             Store::Redlock(nodes) => {
-                builder.redlock((0..nodes).map(|nth| format!("redis://s{nth}:6379"))).await
+                let nodes = (0..nodes).map(|nth| format!("redis://s{nth}:6379"));
+                builder.longest_ttl(LONGEST_TTL).redlock(nodes).await
             }
         };
         match connected {
@@ -187,7 +184,7 @@ fn expected(worker: usize, call: &Call, error: &LockError, began: Duration) {
             }
             _ => false,
         },
-        LockError::Unavailable { reason: Unavailability::NoQuorum, .. } => true,
+        LockError::Unavailable { reason: UnavailableReason::NoQuorum, .. } => true,
         // The wait was shorter than the time to connect, the answer was not looked at in time, or one
         // caller after the other was not polled.
         LockError::Unavailable { .. } => {
@@ -218,9 +215,10 @@ async fn make(worker: usize, call: &Call, locks: &LockManager) -> Result<(), Loc
 async fn made(worker: usize, call: &Call, locks: &LockManager) -> Result<(), LockError> {
     let lock = lock(call, locks);
     if call.fenced {
-        let (guard, fences) = lock.acquire_fenced().await?;
-        return hold(worker, call, guard, &fences.into_iter().map(u64::from).collect::<Vec<_>>())
-            .await;
+        let lock = lock.fenced();
+        let guard = lock.acquire().await?;
+        let fences: Vec<_> = lock.fences(&guard).into_iter().map(u64::from).collect();
+        return hold(worker, call, guard, &fences).await;
     }
     match call.how {
         How::Run { in_background } if call.keys.len() == 1 => {
@@ -258,7 +256,7 @@ fn with(lock: Lock, call: &Call) -> Lock {
     }
 }
 
-pub(crate) fn sharing<F>(lock: Lock<F>, call: &Call) -> Lock<F> {
+pub(crate) fn sharing(lock: Lock, call: &Call) -> Lock {
     match call.sharing {
         Sharing::Exclusive => lock,
         Sharing::Shared => lock.shared(),

@@ -1,11 +1,23 @@
-//! Kinds of server failures.
+//! Why a server is unavailable.
 
 use std::fmt;
 
-/// The kind of failure of a server that is [`Unavailable`](crate::LockError::Unavailable). Its text
-/// is that of [`reason`](crate::LockError::reason).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unavailability {
+/// Why a server is [unavailable](crate::LockError::Unavailable). Its `Display` is a few words
+/// without the server's own text, as for a label. Further reasons may be added.
+///
+/// ```
+/// use lockmacro_runtime::{LockError, UnavailableReason};
+///
+/// /// Whether an operator has to do something, other than to wait.
+/// fn pages_somebody(error: &LockError) -> bool {
+///     use UnavailableReason::{FencesUsedUp, NotSaving, OutOfMemory, ReadOnly, Tls};
+///     matches!(error.reason(), Some(FencesUsedUp | NotSaving | OutOfMemory | ReadOnly | Tls))
+/// }
+/// # assert!(!pages_somebody(&LockError::NotInstalled));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum UnavailableReason {
     /// The server is over its `maxmemory` and accepts no new keys until others are gone.
     OutOfMemory,
     /// The server could not save its data to disk, and accepts no writes until it can.
@@ -57,7 +69,7 @@ pub enum Unavailability {
     Other,
 }
 
-impl Unavailability {
+impl UnavailableReason {
     pub(crate) fn text(self) -> &'static str {
         match self {
             Self::OutOfMemory => "out of memory",
@@ -87,7 +99,7 @@ impl Unavailability {
     }
 }
 
-impl fmt::Display for Unavailability {
+impl fmt::Display for UnavailableReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.text())
     }

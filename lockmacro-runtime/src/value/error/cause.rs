@@ -1,0 +1,43 @@
+//! The error of a library that is behind a failure of a server.
+
+use std::error::Error;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// The error of a connection: of the operating system, or of the library that speaks to the server.
+/// Never a server's reply, which may repeat a token.
+///
+/// In an `Arc`, because a `LockError` can be cloned; and behind a thin pointer, to keep it small.
+#[derive(Clone)]
+pub struct Cause(Arc<Box<dyn Error + Send + Sync>>);
+
+impl Cause {
+    pub(crate) fn new(error: impl Error + Send + Sync + 'static) -> Self {
+        Self(Arc::new(Box::new(error)))
+    }
+}
+
+/// It is no error itself, so that the source of a `LockError` is the one inside.
+impl Deref for Cause {
+    type Target = dyn Error + Send + Sync;
+
+    fn deref(&self) -> &Self::Target {
+        &**self.0
+    }
+}
+
+impl fmt::Debug for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Two are equal when their texts are.
+impl PartialEq for Cause {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.to_string() == other.0.to_string()
+    }
+}
+
+impl Eq for Cause {}
