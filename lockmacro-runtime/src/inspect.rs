@@ -28,6 +28,8 @@ use std::sync::Arc;
 use crate::engine::core::Core;
 #[cfg(feature = "postgres")]
 use crate::engine::core::inside_runtime;
+#[cfg(feature = "postgres")]
+use crate::manager::builder::LockManagerBuilder;
 use crate::manager::lock_manager::LockManager;
 use crate::protocol::answer::Released;
 use crate::protocol::request::Request;
@@ -40,8 +42,6 @@ use crate::store::postgres::{
 };
 pub use crate::store::redis::acl::Use;
 use crate::store::redis::acl::{self, is_refused};
-#[cfg(feature = "postgres")]
-use crate::value::defaults::Defaults;
 use crate::value::error::LockError;
 use crate::value::holder::Holder;
 pub use crate::value::inspection::{
@@ -119,7 +119,7 @@ pub async fn install_schema(url: &str) -> Result<InstalledSchema, LockError> {
     inside_runtime()?;
     let mut url = Url::parse(url)?;
     // Those of managers do not matter here.
-    Defaults::default().take_from(&mut url)?;
+    LockManagerBuilder::new().take_from(&mut url)?;
     let server = Database::of(&url, CONNECT_WITHIN).unwrap_or_else(|| {
         let why = "only a PostgreSQL database has a schema: `postgres://user@host/db`";
         Err(LockError::invalid_url(why))

@@ -245,7 +245,7 @@ impl<A> DeferredFn<A> {
     /// # let locks = LockManager::isolated_memory();
     /// # let audits = DeferredFn::new("orders.audit", (argument("id"),), |(_,): (u64,)| async {});
     /// let order = Lock::new("order:42").manager(&locks);
-    /// let _guard = order.clone().acquire().await?;
+    /// let _guard = order.acquire().await?;
     /// let busy = order.acquire().await.expect_err("it is held");
     /// let stored = audits.manager(&locks).defer(busy, (42,)).await;
     /// assert!(matches!(stored, LockError::Deferred { .. }));

@@ -15,21 +15,23 @@ use crate::jobs::limits::SIZE_MAX;
 use crate::manager::lock_manager::LockManager;
 #[cfg(feature = "redis-1")]
 use crate::manager::redis_server::RedisServer;
+use crate::manager::url_settings::UrlSettings;
 use crate::store::handle::Store;
 use crate::store::memory::Memory;
 #[cfg(feature = "postgres")]
 use crate::store::postgres;
 use crate::store::redis::client::settings::Credentials;
-use crate::store::redis::client::url::{Deployment, ReplicaAcks, not_replicated};
+use crate::store::redis::client::url::{Deployment, ReplicaAcks};
 use crate::store::redis::store::Redis;
-use crate::store::redlock::rules::{Rules, no_replicas};
+use crate::store::redlock::rules::Rules;
 use crate::store::redlock::store::Redlock;
 use crate::store::redlock::url;
 use crate::value::defaults::Defaults;
 use crate::value::error::LockError;
 use crate::value::fence::{RETENTION, RETENTION_MAX, RETENTION_MIN};
 use crate::value::limits::{TTL_MAX, TTL_MIN};
-use crate::value::url::Url;
+use crate::value::setting;
+use crate::value::url::{Url, decoded, duration, named};
 
 /// How long a caller waits by default for a server that fails or does not answer.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -53,6 +55,7 @@ pub struct LockManagerBuilder {
     replicated: Option<(u32, Duration)>,
     credentials: Option<Credentials>,
     lazy: bool,
+    extra: UrlSettings,
     pub(crate) defaults: Defaults,
     #[cfg(feature = "defer")]
     deferrer: Option<Arc<dyn Deferrer>>,
@@ -75,6 +78,7 @@ impl LockManagerBuilder {
             replicated: None,
             credentials: None,
             lazy: false,
+            extra: UrlSettings::default(),
             defaults: Defaults::default(),
             #[cfg(feature = "defer")]
             deferrer: None,
@@ -91,7 +95,7 @@ impl LockManagerBuilder {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
     /// let locks = LockManager::builder().label("web-3").isolated_memory();
     /// let order = Lock::new("order:42").name("audit").manager(&locks);
-    /// let _guard = order.clone().acquire().await?;
+    /// let _guard = order.acquire().await?;
     /// let busy = order.acquire().await.expect_err("it is held");
     /// assert_eq!(busy.holder().owner.as_deref(), Some("web-3:audit"));
     /// # Ok(()) }
@@ -120,12 +124,45 @@ impl LockManagerBuilder {
     /// # Ok(()) }
     /// ```
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        if (TIMEOUT_MIN..=TIMEOUT_MAX).contains(&timeout) {
-            self.timeout = timeout
-        } else {
-            self.defaults.refuse("timeout", "set a time from 20ms to 1h")
-        }
+        self.set_timeout(Some(timeout));
         self
+    }
+
+    fn set_timeout(&mut self, timeout: Option<Duration>) {
+        match timeout.filter(|timeout| (TIMEOUT_MIN..=TIMEOUT_MAX).contains(timeout)) {
+            Some(timeout) => self.timeout = timeout,
+            None => self.defaults.refuse("timeout", "set a time from 20ms to 1h"),
+        }
+    }
+
+    /// Takes the settings out of a URL that are about the manager, and not about its store.
+    pub(crate) fn take_from(&mut self, url: &mut Url<'_>) -> Result<(), LockError> {
+        setting::check_all(url)?;
+        self.defaults.take_from(url)?;
+        if !url.may_be_cut {
+            url.settings.retain(|setting| !self.take(setting));
+        }
+        self.defaults.usable()
+    }
+
+    /// Sets what a setting of a URL says; returns whether it is about the manager.
+    fn take(&mut self, setting: &str) -> bool {
+        let (name, value) = named(setting);
+        match name {
+            "label" => self.label = Some(decoded(value)).filter(|label| !label.is_empty()),
+            "lazy" if setting == name => self.lazy = true,
+            "lazy" => self.defaults.refuse("lazy", "write it without a value"),
+            "timeout" => self.set_timeout(duration(value)),
+            "retry_after" => {
+                let bounds = value.split_once("..");
+                match bounds.and_then(|(least, most)| Some((duration(least)?, duration(most)?))) {
+                    Some((least, most)) => self.defaults.set_retry_after(least, most),
+                    None => self.defaults.refuse("retry_after", "write two times, as `1s..30s`"),
+                }
+            }
+            _ => return false,
+        }
+        true
     }
 
     /// Sets whether a caller without a `wait` gets its error at once while its server is lost, by
@@ -164,8 +201,8 @@ impl LockManagerBuilder {
     /// A replica that has acknowledged the lock still knows it when it is promoted. The
     /// acknowledgement costs a round trip to the server and one from there to its replicas, and up
     /// to 2 × 16 more connections. It is awaited for no longer than `timeout`, which is from 1 ms
-    /// to an hour, and no longer than a quarter of the ttl. Connecting to `memory://` or to a Redlock fails
-    /// with this setting, because they have no replicas.
+    /// to an hour, and no longer than a quarter of the ttl. It is for Redis servers with replicas:
+    /// connecting to anything else with it fails with [`LockError::InvalidSetting`].
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -176,6 +213,7 @@ impl LockManagerBuilder {
     /// # }
     /// ```
     pub fn replicated(mut self, acks: u32, timeout: Duration) -> Self {
+        self.extra.asked("replicated");
         self.replicated = Some((acks, timeout));
         self
     }
@@ -276,6 +314,7 @@ impl LockManagerBuilder {
     /// let builder = LockManager::builder().longest_ttl(Duration::from_secs(30));
     /// ```
     pub fn longest_ttl(mut self, longest_ttl: Duration) -> Self {
+        self.extra.asked("longest_ttl");
         if (TTL_MIN..=TTL_MAX).contains(&longest_ttl) {
             self.rules.longest_ttl = longest_ttl
         } else {
@@ -299,6 +338,7 @@ impl LockManagerBuilder {
     /// let builder = LockManager::builder().node_timeout(Duration::from_millis(20));
     /// ```
     pub fn node_timeout(mut self, node_timeout: Duration) -> Self {
+        self.extra.asked("node_timeout");
         if (NODE_TIMEOUT_MIN..=TTL_MAX).contains(&node_timeout) {
             self.rules.node = node_timeout
         } else {
@@ -318,6 +358,7 @@ impl LockManagerBuilder {
     /// let builder = LockManager::builder().durable();
     /// ```
     pub fn durable(mut self) -> Self {
+        self.extra.asked("durable");
         self.rules.durable = true;
         self
     }
@@ -353,15 +394,15 @@ impl LockManagerBuilder {
         urls: impl IntoIterator<Item: Into<String>>,
     ) -> Result<LockManager, LockError> {
         let urls: Vec<String> = urls.into_iter().map(Into::into).collect();
-        let nodes = urls.iter().map(|url| Url::parse(url)).collect::<Result<Vec<_>, _>>()?;
+        let extra = self.extra.clone();
+        extra.check("redlock")?;
+        let node = |url| Url::parse(url).map(|url| extra.added_to(url));
+        let nodes = urls.iter().map(|url| node(url)).collect::<Result<Vec<_>, _>>()?;
         let store = self.nodes(&nodes)?;
         self.asked(store).await
     }
 
     fn nodes(&self, nodes: &[Url<'_>]) -> Result<Store, LockError> {
-        if self.replicated.is_some() {
-            return Err(no_replicas());
-        }
         self.defaults.usable_up_to(self.rules.longest_ttl)?;
         let servers = |node| Ok(self.completed(Deployment::of(node, self.timeout)?));
         let nodes = nodes.iter().map(servers).collect::<Result<Vec<_>, LockError>>()?;
@@ -373,6 +414,61 @@ impl LockManagerBuilder {
         servers.fence_retention.get_or_insert(self.rules.fence_retention);
         servers.settings.credentials.clone_from(&self.credentials);
         servers
+    }
+
+    /// For encrypted connections: sets the file of the authority to trust, in PEM, in place of those
+    /// of the system. A URL sets the same with `?cacert=/etc/ca.pem`.
+    ///
+    /// ```no_run
+    /// # use lockmacro_runtime::{LockError, LockManager};
+    /// # async fn connect() -> Result<LockManager, LockError> {
+    /// LockManager::builder().ca_cert("/etc/ca.pem").connect("rediss://localhost").await
+    /// # }
+    /// ```
+    pub fn ca_cert(mut self, file: impl Into<String>) -> Self {
+        self.extra.set("cacert", file.into());
+        self
+    }
+
+    /// For encrypted connections: sets the files of the client's certificate and of its key, in
+    /// PEM. A URL sets the same with `?cert=/etc/client.pem&key=/etc/client.key`.
+    pub fn client_cert(mut self, cert: impl Into<String>, key: impl Into<String>) -> Self {
+        self.extra.set("cert", cert.into());
+        self.extra.set("key", key.into());
+        self
+    }
+
+    /// For `redis-sentinel://`: sets the user and the password of the sentinels themselves. An
+    /// empty user is the default user. A URL sets the same with
+    /// `?sentinel_user=watcher&sentinel_password=secret`.
+    pub fn sentinel_login(mut self, user: impl Into<String>, password: impl Into<String>) -> Self {
+        let user = user.into();
+        if !user.is_empty() {
+            self.extra.set("sentinel_user", user);
+        }
+        self.extra.set("sentinel_password", password.into());
+        self
+    }
+
+    /// For PostgreSQL: sets the schema that has the functions of the locks, by default `lm1`. A URL
+    /// sets the same with `?schema=locks`.
+    pub fn schema(mut self, name: impl Into<String>) -> Self {
+        self.extra.set("schema", name.into());
+        self
+    }
+
+    /// For PostgreSQL: makes the schema while connecting, where it is missing. A URL sets the same
+    /// with `?install=1`.
+    pub fn install_schema(mut self) -> Self {
+        self.extra.set("install", "1".to_owned());
+        self
+    }
+
+    /// For PostgreSQL behind a pooler: sets the hosts from which notifications come, as
+    /// `db:5432`. A URL sets the same with `?listen=db%3A5432`.
+    pub fn listen(mut self, hosts: impl Into<String>) -> Self {
+        self.extra.set("listen", hosts.into());
+        self
     }
 
     /// Sets where deferred calls are kept, instead of in the locks' own store.
@@ -443,27 +539,24 @@ impl LockManagerBuilder {
         self,
         server: impl Into<RedisServer>,
     ) -> Result<LockManager, LockError> {
+        self.extra.check("redis")?;
         let store = self.one(Deployment::of_server(&server.into().0, self.timeout))?;
         self.asked(store).await
     }
 
     /// The store that a URL names, not connected yet.
     fn at(&mut self, url: &str) -> Result<Store, LockError> {
-        let mut url = Url::parse(url)?;
-        self.defaults.take_from(&mut url)?;
+        let extra = self.extra.clone();
+        let mut url = extra.added_to(Url::parse(url)?);
+        extra.check(url.scheme)?;
+        self.take_from(&mut url)?;
         if url.is_only("memory") {
-            if self.replicated.is_some() {
-                return Err(not_replicated("`memory://` is not copied anywhere"));
-            }
             return Ok(Store::of(Memory::shared()));
         }
         #[cfg(feature = "postgres")]
         if let Some(server) = postgres::url::Database::of(&url, self.timeout) {
             let mut server = server?;
             let default = self.rules.fence_retention;
-            if self.replicated.is_some() {
-                return Err(not_replicated("set `synchronous_standby_names` on the server"));
-            }
             self.defaults.usable()?;
             server.fence_retention.get_or_insert(default);
             let mut store = postgres::store::Postgres::new(server, self.timeout);

@@ -127,7 +127,7 @@ impl LockManagerBuilder {
     /// let at_most = Duration::from_secs(2);
     /// let locks = LockManager::builder().retry_after(Duration::ZERO..=at_most).isolated_memory();
     /// let lock = Lock::new("report").manager(&locks);
-    /// let held = lock.clone().acquire().await?;
+    /// let held = lock.acquire().await?;
     /// let busy = lock.acquire().await.expect_err("it is held");
     /// assert_eq!(busy.retry_after(), Some(at_most));
     /// # held.release().await }

@@ -1,11 +1,12 @@
 //! The manager of locks, and its builder.
 
-mod builder;
+pub(crate) mod builder;
 mod connect;
 mod defaults;
 pub(crate) mod lock_manager;
 #[cfg(feature = "redis-1")]
 mod redis_server;
+mod url_settings;
 
 pub use builder::LockManagerBuilder;
 #[cfg(feature = "redis-1")]

@@ -15,6 +15,7 @@ pub(crate) mod loss;
 pub(crate) mod mode;
 #[cfg(any(feature = "defer", feature = "reuse"))]
 pub(crate) mod same_value;
+pub(crate) mod setting;
 #[cfg(any(feature = "defer", feature = "reuse"))]
 pub(crate) mod sites;
 pub(crate) mod template;

@@ -205,21 +205,22 @@ fn the_features_that_messages_name_exist() {
 
 #[test]
 fn the_settings_of_a_url_are_those_that_the_runtime_reads() {
+    let table = code::read(&runtime("value/setting.rs"));
+    let row = |line: &str| Some(line.strip_prefix("    (\"")?.split_once('"')?.0.to_owned());
+    let read: BTreeSet<_> = table.lines().filter_map(row).collect();
     let files = [
+        "manager/builder.rs",
         "store/postgres/tls.rs",
         "store/postgres/url.rs",
         "store/redis/client/url.rs",
         "store/redlock/url.rs",
         "value/defaults.rs",
     ];
-    let read = files.iter().flat_map(|file| code::matched(&runtime(file)));
-    // The schemes of URLs and some values are matched in the same files.
-    let is_scheme = |name: &str| name.is_empty() || name.starts_with("redis") || name == "memory";
-    let values = ["require", "verify-ca", "verify-full", "disable", "allow", "prefer", "system"];
-    // `ssl` is refused.
-    let is_setting =
-        |name: &String| !is_scheme(name) && !values.contains(&&**name) && name != "ssl";
-    let read: BTreeSet<_> = read.filter(is_setting).collect();
+    // Each that a file matches is in the table, and each of the table is matched in one.
+    let matched: BTreeSet<_> =
+        files.iter().flat_map(|file| code::matched(&runtime(file))).collect();
+    let unread: Vec<_> = read.difference(&matched).collect();
+    assert!(read.len() > 30 && unread.is_empty(), "{unread:?}");
     let shown = page("reference/settings.md").section("In a URL").names_in_tables();
     let shown = shown.iter().map(|cell| cell.split('=').next().unwrap_or_default().to_owned());
     assert_eq!(shown.collect::<BTreeSet<_>>(), read);

@@ -100,10 +100,7 @@ pub(crate) fn here() -> std::rc::Rc<crate::processes::process::Process> {
 async fn connect(store: Store, plan: &Plan) -> LockManager {
     loop {
         let nth = here().nth;
-        let mut builder = LockManager::builder()
-            .label(label_of(nth))
-            .timeout(plan.timeout)
-            .longest_ttl(LONGEST_TTL);
+        let mut builder = LockManager::builder().label(label_of(nth)).timeout(plan.timeout);
         if let Some(turn) = plan.turn {
             builder = builder.turn(turn);
         }
@@ -114,7 +111,8 @@ async fn connect(store: Store, plan: &Plan) -> LockManager {
                 builder.replicated(acks, plan.timeout / 2).connect("redis://primary:6379").await
             }
             Store::Redlock(nodes) => {
-                builder.redlock((0..nodes).map(|nth| format!("redis://s{nth}:6379"))).await
+                let nodes = (0..nodes).map(|nth| format!("redis://s{nth}:6379"));
+                builder.longest_ttl(LONGEST_TTL).redlock(nodes).await
             }
         };
         match connected {
