@@ -22,15 +22,13 @@ async fn handler(id: web::Path<u64>) -> actix_web::Result<String> {
 }
 
 fn refusal(error: LockError) -> actix_web::Error {
-    let mut response = HttpResponse::build(match &error {
-        error if error.is_busy() => StatusCode::LOCKED,
-        LockError::Unavailable { .. } => StatusCode::SERVICE_UNAVAILABLE,
-        _ => StatusCode::INTERNAL_SERVER_ERROR,
-    });
+    let status = StatusCode::from_u16(error.http_status());
+    let mut response = HttpResponse::build(status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR));
     if let Some(secs) = error.retry_after_secs() {
         response.insert_header((RETRY_AFTER, secs));
     }
-    InternalError::from_response(error, response.finish()).into()
+    let response = response.body(error.public_message().to_owned());
+    InternalError::from_response(error, response).into()
 }
 
 fn serve(listener: TcpListener) -> io::Result<Server> {

@@ -25,10 +25,10 @@ impl Orders for Shop {
 }
 
 fn status(error: LockError) -> Status {
-    let mut status = match &error {
-        error if error.is_busy() => Status::aborted("another call is at this order"),
-        LockError::Unavailable { .. } => Status::unavailable("try again later"),
-        _ => Status::internal("the lock failed"),
+    let mut status = match error.http_status() {
+        423 => Status::aborted(error.public_message()),
+        503 => Status::unavailable(error.public_message()),
+        _ => Status::internal(error.public_message()),
     };
     if let Some(secs) = error.retry_after_secs() {
         status.metadata_mut().insert("grpc-retry-pushback-ms", (secs * 1000).into());

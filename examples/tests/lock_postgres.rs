@@ -173,7 +173,7 @@ async fn a_release_in_python_hands_the_lock_to_a_waiter_by_a_push() {
 /// The statements of the page: ask, renew, release and push.
 fn statements(label: &str) -> [String; 4] {
     let (_, block) =
-        include_str!("../../docs/protocol.md").split_once("```sql\n").expect("a block");
+        include_str!("../../docs/internals/protocol.md").split_once("```sql\n").expect("a block");
     let (block, _) = block.split_once("```").expect("its end");
     let block = block.replace("<token>", &format!("'{label}/{:032x}'", fastrand::u128(..)));
     let block = block.replace("<channels>, <pushes>", "$1::text[], $2::text[]");

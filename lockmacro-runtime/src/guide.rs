@@ -1,7 +1,7 @@
 //! The guide: the pages of `docs/`, whose examples are tests here.
 //!
-// In a page, `[Keys]` is a link to the file `keys.md`. The definitions of `links.md` come first,
-// and the first definition of a link is the one that counts.
+// In a page, `[Waiting]` is a link to the file `waiting.md`. The definitions of `links.md` come
+// first, and the first definition of a link is the one that counts.
 #![doc = include_str!("guide/links.md")]
 #![doc = include_str!("../docs/README.md")]
 
@@ -13,7 +13,12 @@ macro_rules! pages {
             #[cfg_attr(
                 any(
                     not(doctest),
-                    all(feature = "macros", feature = "defer", feature = "test-util")
+                    all(
+                        feature = "macros",
+                        feature = "axum",
+                        feature = "defer",
+                        feature = "test-util"
+                    )
                 ),
                 doc = include_str!(concat!("../docs/", $file))
             )]
@@ -23,36 +28,26 @@ macro_rules! pages {
 }
 
 pages! {
-    access "access.md"
-    busy "busy.md"
-    reuse "reuse.md"
-    coming_from "coming-from.md"
-    deferred_calls "deferred-calls.md"
+    deferred_jobs "deferred-jobs.md"
     etcd "etcd.md"
     fences "fences.md"
     first_lock "first-lock.md"
-    keys "keys.md"
     leases "leases.md"
-    logs "logs.md"
-    metrics "metrics.md"
+    logs "reference/logs.md"
+    metrics "reference/metrics.md"
+    migrating "migrating.md"
     operation "operation.md"
     own_store "own-store.md"
     postgres "postgres.md"
-    protocol "protocol.md"
-    re_entry "re-entry.md"
+    protocol "internals/protocol.md"
     redis "redis.md"
-    redlock "redlock.md"
-    replicas "replicas.md"
+    reuse "reuse.md"
     scheduled_jobs "scheduled-jobs.md"
     scripts "scripts.md"
-    settings "settings.md"
+    settings "reference/settings.md"
     several_keys "several-keys.md"
-    sharing "sharing.md"
-    stores "stores.md"
-    sync_code "sync-code.md"
     testing "testing.md"
-    tool "tool.md"
-    trouble "trouble.md"
+    tool "reference/tool.md"
     waiting "waiting.md"
-    what_it_does_not_do "what-it-does-not-do.md"
+    web_services "web-services.md"
 }

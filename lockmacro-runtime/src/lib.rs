@@ -1,13 +1,12 @@
-//! The engine of lockmacro: distributed locks on Redis. A body never runs without its lock, and the
-//! loss of a lock never goes unnoticed.
+//! Distributed locks with leases, fencing tokens and fair queues, on Redis, PostgreSQL or etcd.
 //!
-//! Most programs need two things from this crate:
+//! A program needs two things from this crate: a [`LockManager`], which it connects and installs
+//! when it starts, and the attribute `#[distributed_lock]` on each function that must not run twice
+//! at once. The attribute runs the body under a [`Lock`], which can also be used by hand.
+//! [`LockError`] lists everything that can go wrong.
 //!
-//! - a [`LockManager`], connected and installed when the program starts;
-//! - the attribute `#[distributed_lock]`, on each function that must not run twice at once.
-//!
-//! The attribute expands to a [`Lock`], which can also be used by hand. [`LockError`] lists
-//! everything that can go wrong.
+//! If the lock is busy, the caller gets an error, or what `on_busy` says. If the lock is lost while
+//! the body runs, an async body stops at its next await, and the caller gets an error.
 //!
 #![cfg_attr(feature = "macros", doc = "```")]
 #![cfg_attr(not(feature = "macros"), doc = "```ignore")]
@@ -26,9 +25,9 @@
 //! }
 //! ```
 //!
-//! The [guide] has a page for each subject. Good starts are the [first lock](guide::first_lock),
-//! what to do when a lock is [busy](guide::busy) or [lost](guide::leases#lost-locks), and
-//! [fences](guide::fences).
+//! The [guide] has sixteen pages in reading order. Good starts are the
+//! [first lock](guide::first_lock), [leases](guide::leases), and [fences](guide::fences) for data
+//! that must not be written late.
 //!
 //! # How to
 //!
@@ -36,7 +35,7 @@
 //! |---|---|---|
 //! | try once | the default, `wait = never` | the default |
 //! | wait | `wait = "5s"` | [`Lock::wait`] |
-//! | hold a lock over two functions | the inner one [joins](guide::re_entry) the outer one | [`Lock::acquire`] |
+//! | hold a lock over two functions | the inner one [joins](guide::first_lock#re-entry) the outer one | [`Lock::acquire`] |
 //! | hold it for as long as the work takes | no `ttl`, or `renew` | [`Lock::renew`] |
 //! | stop when it is lost | the default, at the next await; `guard = lock` to look at it | [`LockGuard::lost`], [`LockGuard::check`] |
 //! | skip a call that another machine makes | `on_busy = skip` | [`Lock::try_run`] |
@@ -51,7 +50,7 @@
 //! - the *rates* of the clients' clocks differ by less than 0.5 %;
 //! - the server neither loses acknowledged writes nor jumps its clock.
 //!
-//! Outside of these conditions no Redis lock can guarantee exclusion. A body that cannot be
+//! Outside of these conditions no lock on Redis can guarantee exclusion. A body that cannot be
 //! [stopped](guide::leases#what-cannot-be-stopped) may run on after its lock is lost. A resource
 //! that checks the [fence](mod@fence) refuses the writes of such a body as soon as the next holder
 //! has written, unless the server has [lost the last fence](guide::fences#how-long-fences-grow) and

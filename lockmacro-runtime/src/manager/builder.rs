@@ -366,8 +366,8 @@ impl LockManagerBuilder {
     }
 
     /// Connects to three, five, seven … independent servers. A lock is held when a majority of them
-    /// holds it, so that it survives the failure of a minority. [The guide](crate::guide::redlock)
-    /// explains when that is worth its price.
+    /// holds it, so that it survives the failure of a minority.
+    /// [The guide](crate::guide::redis#redlock) explains when that is worth its price.
     ///
     /// ```no_run
     /// # use lockmacro_runtime::{LockError, LockManager};

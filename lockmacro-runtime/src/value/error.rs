@@ -40,7 +40,7 @@ pub use unavailable_reason::UnavailableReason;
 /// same errors: a lock of a [lazy](crate::LockManagerBuilder::lazy) manager can find all that its
 /// connection would have found.
 ///
-/// [The guide](crate::guide::trouble) has more for each.
+/// [The guide](crate::guide::operation#each-error) says what to do about each.
 ///
 /// # In a web service
 /// A response has the [status](LockError::http_status), the header `Retry-After` with
@@ -191,19 +191,11 @@ pub enum LockError {
     /// with the first lock. For jobs it comes when a worker starts, and when the first
     /// call of a function is stored.
     ///
-    /// Grant these on the lock's keys and on `lm1:*`:
+    /// `lockmacro acl 'order:*'` prints the rights that a user of Redis needs for such keys, as a
+    /// line for the server, and `inspect::rights` returns them. In PostgreSQL the user needs `USAGE`
+    /// on the schema and `EXECUTE` on its functions.
     ///
-    /// - always: `+ping +set +get +getex +del +pttl +pexpire +time +evalsha +eval +zadd +zrem
-    ///   +zrange +zrank +zscore +zcard +zcount +exists +zpopmin +zremrangebyscore +hset +hget
-    ///   +hdel`
-    /// - to wait: `+subscribe +publish +pubsub|numsub`, and the channels `&lm1:*`
-    /// - to wait in a cluster: `+ssubscribe +spublish +pubsub|shardnumsub` instead
-    /// - in a cluster: `+cluster|slots +asking`
-    /// - with a database in the URL: `+select`
-    /// - with [`replicated`](crate::LockManagerBuilder::replicated): `+wait`
-    /// - on the nodes of a Redlock: `+info`
-    ///
-    /// [The guide](crate::guide::access) lists what else needs rights.
+    /// [The guide](crate::guide::redis) says what needs further rights.
     #[error(
         "the lock server refuses access: {detail}{}{}",
         after(", at ", server.as_deref()),

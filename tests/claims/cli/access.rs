@@ -1,10 +1,10 @@
-//! The rights that docs/access.md names for looking.
+//! The rights that docs/redis.md names for looking.
 
 use lockmacro_runtime::LockError;
 
 use super::*;
 
-const ACCESS: &str = include_str!("../../../docs/access.md");
+const ACCESS: &str = include_str!("../../../docs/redis.md");
 
 /// The words of the page's line that begins with `start` and are rights, keys or channels.
 fn rights(start: &str) -> Vec<String> {
@@ -16,7 +16,7 @@ fn rights(start: &str) -> Vec<String> {
 /// The words that give a user the page's rights for locks and for looking.
 fn grant() -> Vec<String> {
     let user = ["ACL", "SETUSER", "shop", "reset", "on", ">password"].map(str::to_owned);
-    [&user[..], &rights("ACL SETUSER shop"), &rights("Inspection needs")].concat()
+    [&user[..], &rights("ACL SETUSER shop"), &rights("| inspection |")].concat()
 }
 
 async fn look(server: &Server) -> Result<(), LockError> {
@@ -41,7 +41,7 @@ async fn the_rights_that_the_page_names_are_enough_and_each_is_needed() {
     look(&server).await.expect("enough");
     let denied: Vec<redis::Value> = admin.ask(&["ACL", "LOG"]);
     assert_eq!(denied, [], "something was denied");
-    for right in rights("Inspection needs").iter().filter(|right| right.starts_with('+')) {
+    for right in rights("| inspection |").iter().filter(|right| right.starts_with('+')) {
         admin.ask::<()>(&["FLUSHALL"]);
         admin.ask::<()>(&words);
         admin.ask::<()>(&["ACL", "SETUSER", "shop", &right.replace('+', "-")]);

@@ -1,11 +1,11 @@
-//! The rights that docs/access.md names for jobs.
+//! The rights that docs/redis.md names for jobs.
 
 use lockmacro_runtime::defer::{JobFuture, JobQueue, NewJob, Page, Settled, StopWaiting, Stored};
 use lockmacro_tests::Server;
 
 use super::*;
 
-const ACCESS: &str = include_str!("../../../docs/access.md");
+const ACCESS: &str = include_str!("../../../docs/redis.md");
 
 /// The words of the page's line that begins with `start` and are rights, keys or channels.
 fn rights(start: &str) -> Vec<String> {
@@ -49,7 +49,7 @@ async fn defer_and_run(server: &Server, patience: Duration) -> Result<(), LockEr
 async fn the_rights_that_the_readme_names_are_enough_and_each_is_needed() {
     let server = Server::start();
     let mut admin = server.admin();
-    let more = rights("Jobs need");
+    let more = rights("| jobs |");
     let mut words = vec!["ACL", "SETUSER", "shop", "reset", "on", ">password"];
     let locks = rights("ACL SETUSER shop");
     words.extend(locks.iter().chain(&more).map(String::as_str));

@@ -9,7 +9,7 @@ use lockmacro_runtime::{Lock, LockManager};
 use lockmacro_tests::times::LONG_TTL;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
-/// Installed as `docs/metrics.md` tells users to do it, before the first manager is made.
+/// Installed as `docs/reference/metrics.md` tells users to do it, before the first manager is made.
 static EXPORTER: LazyLock<PrometheusHandle> = LazyLock::new(|| {
     let seconds = Matcher::Suffix("_seconds".to_owned());
     let builder = PrometheusBuilder::new();

@@ -144,7 +144,7 @@ async fn export_now(locks: &LockManager, all: &str, bodies: &Bodies) -> Result<(
     Ok(())
 }
 
-/// The recipe of `docs/sharing.md`.
+/// The recipe of `docs/several-keys.md`.
 #[on(redis)]
 async fn calls_that_wait_for_their_tenant_keep_no_other_tenant_out(backend: &Backend) {
     let [all, busy, other] = ["all", "tenant:1", "tenant:2"].map(|key| backend.key(key));

@@ -25,13 +25,27 @@ fn page(name: &str) -> Page {
     Page::read(root().join("docs").join(name))
 }
 
-/// The pages of the guide, without their list.
-fn guide() -> Vec<Page> {
-    let folder = std::fs::read_dir(root().join("docs")).expect("a folder").flatten();
+/// The pages of a folder of documents, without their list.
+fn pages(folder: &str) -> Vec<Page> {
+    let folder = std::fs::read_dir(root().join(folder)).expect("a folder").flatten();
     let pages = folder.map(|entry| entry.path()).filter(|path| {
         path.extension().is_some_and(|end| end == "md") && !path.ends_with("README.md")
     });
     pages.map(Page::read).collect()
+}
+
+/// The pages that rustdoc has, too: those of the guide, the reference, and the protocol.
+fn guide() -> Vec<Page> {
+    let mut guide = pages("docs");
+    guide.extend(pages("docs/reference"));
+    guide.push(page("internals/protocol.md"));
+    guide
+}
+
+/// The path of a page below `docs`.
+fn place(page: &Page) -> String {
+    let docs = root().join("docs");
+    page.path.strip_prefix(docs).expect("below it").to_string_lossy().into_owned()
 }
 
 /// All documents that people read outside of rustdoc.
@@ -42,9 +56,12 @@ fn documents() -> Vec<Page> {
         "CONTRIBUTING.md",
         "RELEASING.md",
         "SECURITY.md",
+        "lockmacro/README.md",
+        "lockmacro-cli/README.md",
         "docs/README.md",
         "docs/internals/decisions.md",
         "docs/internals/expansion.md",
+        "docs/internals/turns.md",
         "docs/internals/verification.md",
         "examples/README.md",
         "tests/README.md",
@@ -105,7 +122,7 @@ fn a_page_defines_the_labels_that_it_uses_and_rustdoc_knows_them() {
         assert_eq!(used, defined.keys().cloned().collect(), "{}", page.name());
         for (label, file) in defined {
             let (file, anchor) = file.split_once(".md").expect("a page");
-            let module = file.replace('-', "_");
+            let module = file.rsplit('/').next().unwrap_or(file).replace('-', "_");
             let target = rustdoc.get(&label).unwrap_or_else(|| panic!("[{label}] in links.md"));
             assert_eq!(*target, format!("crate::guide::{module}{anchor}"), "[{label}]");
         }
@@ -117,7 +134,7 @@ fn the_guide_lists_every_page_and_rustdoc_has_it() {
     let listed = page("README.md").definitions().into_values();
     let listed = listed.filter_map(|file| file.split('#').next().map(str::to_owned));
     let listed: BTreeSet<_> = listed.collect();
-    let pages: BTreeSet<_> = guide().iter().map(Page::name).collect();
+    let pages: BTreeSet<_> = guide().iter().map(place).collect();
     assert_eq!(listed, pages);
     let modules = code::read(&runtime("guide.rs"));
     let modules: BTreeSet<_> =
@@ -146,7 +163,7 @@ fn the_arguments_are_those_of_the_attribute() {
 #[test]
 fn the_errors_are_those_of_the_runtime() {
     let variants = code::variants(&runtime("value/error.rs"), "LockError");
-    assert_eq!(page("trouble.md").names_in_tables(), variants);
+    assert_eq!(page("operation.md").section("Each error").names_in_tables(), variants);
 }
 
 #[test]
@@ -204,7 +221,7 @@ fn the_settings_of_a_url_are_those_that_the_runtime_reads() {
         files.iter().flat_map(|file| code::matched(&runtime(file))).collect();
     let unread: Vec<_> = read.difference(&matched).collect();
     assert!(read.len() > 30 && unread.is_empty(), "{unread:?}");
-    let shown = page("settings.md").section("In a URL").names_in_tables();
+    let shown = page("reference/settings.md").section("In a URL").names_in_tables();
     let shown = shown.iter().map(|cell| cell.split('=').next().unwrap_or_default().to_owned());
     assert_eq!(shown.collect::<BTreeSet<_>>(), read);
 }
@@ -254,7 +271,7 @@ tries of a job | 10
 
 #[test]
 fn the_limits_are_those_of_the_code() {
-    let text = page("settings.md").section("Limits").text;
+    let text = page("reference/settings.md").section("Limits").text;
     let (constants, rows): (Vec<_>, Vec<_>) =
         LIMITS.lines().partition(|line| line.starts_with("    "));
     for row in &rows {
@@ -274,7 +291,7 @@ fn the_metrics_are_those_that_the_runtime_counts() {
     let table = code::words(&runtime("sys/metrics.rs"), "lockmacro_");
     let counted = code::words(&runtime("engine/telemetry.rs"), "lockmacro_");
     assert!(counted.is_subset(&table), "not described: {:?}", counted.difference(&table));
-    let shown = page("metrics.md").names_in_tables();
+    let shown = page("reference/metrics.md").names_in_tables();
     let shown = shown.into_iter().filter(|name| name.starts_with("lockmacro_"));
     assert_eq!(shown.collect::<BTreeSet<_>>(), table);
 }
@@ -284,7 +301,7 @@ fn the_log_lines_are_those_that_the_runtime_writes() {
     let written: BTreeSet<_> =
         code::sources(&runtime("")).iter().flat_map(|file| code::events(file)).collect();
     assert!(written.len() > 25, "only {written:#?}");
-    let shown = page("logs.md").names_in_tables();
+    let shown = page("reference/logs.md").names_in_tables();
     let shown: Vec<_> = shown.iter().collect();
     let is_it = |shown: &str, written: &str| match shown.strip_suffix("…") {
         Some(start) => written.starts_with(start),
@@ -310,9 +327,15 @@ fn what_is_shown_of_an_example_is_in_it() {
     let handler = readme.blocks("rust").into_iter().find(|block| block.contains("axum::"));
     let axum = code::read(&root().join("examples/recipes/axum.rs"));
     assert!(is_in(&handler.expect("the handler"), &axum), "the README's handler");
+    for block in page("web-services.md").blocks("rust,ignore") {
+        let is_in_a_recipe = ["actix.rs", "tonic.rs"].iter().any(|recipe| {
+            is_in(&block, &code::read(&root().join("examples/recipes").join(recipe)))
+        });
+        assert!(is_in_a_recipe, "{block}");
+    }
     let clients = ["lock.py", "lock_postgres.py"];
     let clients = clients.map(|file| code::read(&root().join("examples/protocol").join(file)));
-    assert_eq!(page("protocol.md").blocks("python"), clients);
+    assert_eq!(page("internals/protocol.md").blocks("python"), clients);
     // Both programs have the statements, with placeholders of their own.
     for recipe in ["fenced_sqlite.rs", "fenced_postgres.rs"] {
         let recipe = code::read(&root().join("examples/recipes").join(recipe));

@@ -12,8 +12,8 @@ use crate::{
 };
 
 const PASSWORD: &str = "hunter2";
-const ACCESS: &str = include_str!("../../../docs/access.md");
-const SETTINGS: &str = include_str!("../../../docs/settings.md");
+const ACCESS: &str = include_str!("../../../docs/redis.md");
+const SETTINGS: &str = include_str!("../../../docs/reference/settings.md");
 
 /// A server with a user who has the rights given.
 async fn with_user(rights: &[&str]) -> (Server, LockManager) {

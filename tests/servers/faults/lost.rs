@@ -103,7 +103,7 @@ async fn callers_of_several_keys_and_of_shared_ones_fail_at_once_as_well() {
     assert!(start.elapsed() < ANSWER, "{:?}", start.elapsed());
 }
 
-/// As docs/trouble.md says.
+/// As docs/operation.md says.
 #[tokio::test]
 async fn callers_of_a_lost_server_far_away_wait_for_five_round_trips_at_most() {
     let round_trip = ms(60);
