@@ -25,7 +25,8 @@ pub(crate) fn numbered(text: &str, is_whole_key: bool) -> Option<String> {
             "%" => {
                 let kind =
                     after.trim_start_matches(|c: char| c.is_ascii_digit() || "-+.".contains(c));
-                let is_kind = ["d", "f", "i", "s", "u", "v", "x"].contains(&first_word(kind));
+                let is_kind = ["d", "i", "s", "u", "v"].contains(&first_word(kind))
+                    || is_whole_key && ["f", "x"].contains(&first_word(kind));
                 let is_numbered = kind.starts_with('$') && kind.len() < after.len();
                 is_start && (is_kind || is_numbered || kind.starts_with(['(', '@']))
             }

@@ -133,7 +133,8 @@ messages! {
          quotes, as in `{example}`, or an expression of type `Duration`";
     ZERO = "a duration of zero is too short: write a longer one, as in \"300s\"";
     ZERO_WAIT = "a wait of zero: write `wait = never` to request the lock once";
-    out_of_bounds(least, most) = "this time is out of bounds: write one from \"{least}\" to \"{most}\"";
+    out_of_bounds(least, most) =
+        "this time is out of bounds: write one from \"{least}\" to \"{most}\"";
     RENEWED_ALREADY =
         "a lock without `ttl` is renewed already: remove `renew`, or give a `ttl` beside it";
     NOT_RENEWED =

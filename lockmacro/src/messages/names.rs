@@ -47,7 +47,8 @@ const WORDS: [(&[&str], &str); 11] = words! {
     at_most attempts cache debounce defer delay fail_strategy fallback idempotency_key keep latest
     lock_failure_strategy on_conflict on_failure on_locked reuse same single_flight skip unique =
         "what happens when the lock is busy is `on_busy = error`, `skip`, `fallback(path)`, \
-         `defer(\"30s\", latest, at_most = \"5m\")` or `reuse(keep = \"10s\", same = \"<amount>\")`";
+         `defer(\"30s\", latest, at_most = \"5m\")` or `reuse(keep = \"10s\", same = \
+         \"<amount>\")`";
     client connection host redis redis_client url =
         "the server and its connection are those of the installed manager, or of `manager = \
          self.locks`";

@@ -13,7 +13,6 @@ use crate::messages;
 use crate::parse::path::{is_path, mentions};
 
 /// The tokens around the async block's braces.
-#[derive(Clone)]
 pub(crate) struct Boxed {
     pin: Path,
     call: Paren,
@@ -42,9 +41,8 @@ impl Boxed {
         let block: Group = inner.parse()?;
         inner.parse::<Option<Token![,]>>()?;
         let names = pin.segments.iter().rev().map(|segment| &segment.ident);
-        if names.zip(["pin", "Box"]).filter(|(name, known)| name == known).count() == 2
-            && block.delimiter() == Delimiter::Brace
-        {
+        let is_pin = names.zip(["pin", "Box"]).filter(|(name, known)| name == known).count() == 2;
+        if is_pin && block.delimiter() == Delimiter::Brace {
             Ok((Self { pin, call, async_token, move_token }, block))
         } else {
             Err(input.error(messages::INSTEAD_OF_BOXED))

@@ -1,5 +1,5 @@
-//! What the user wrote, as data: the arguments of the attribute, and the function below it. A mistake in
-//! one argument is found here.
+//! What the user wrote, as data: the arguments of the attribute, and the function below it. A
+//! mistake in one argument is found here.
 
 pub(crate) mod args;
 pub(crate) mod boxed;

@@ -183,7 +183,7 @@ fn a_text_that_only_looks_like_one_with_a_placeholder_is_a_key() {
     let texts = "\
         order-id id id:order id-order nightly:report rides order:ids order:my_id order:valid \
         order.id order:ID order:#7 order:#p order:#parts order:#rooted US$10k order?10k 100% \
-        %05z 50%d %% what? {.x} order.?x {7x} {audit}:night a->b order::7 id:<id> order:id:<id> order/id/<id> {order:id}:<id>";
+        %05z 50%d %% what? {.x} order.?x {7x} {audit}:night a->b order::7 id:<id> order:id:<id> order/id/<id> {order:id}:<id> %x<id> <id>:?";
     for text in texts.split(' ').chain(["order id"]) {
         for key in [quote!(#text), quote!(["b:<id>", shared(#text)])] {
             let errors = errors_of(quote!(key = #key), item());
