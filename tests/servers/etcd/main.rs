@@ -34,8 +34,9 @@ async fn manager(etcd: &Etcd) -> LockManager {
 
 /// Acquires a lock with a fence.
 async fn fenced(lock: &Lock) -> Locked<(LockGuard, Fence)> {
-    let (guard, fences) = lock.clone().acquire_fenced().await?;
-    Ok((guard, fences[0]))
+    let guard = lock.clone().fenced().acquire().await?;
+    let fence = guard.fence().expect("it is fenced");
+    Ok((guard, fence))
 }
 
 /// What a store answers to a token that asks for a key.

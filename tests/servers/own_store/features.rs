@@ -389,7 +389,8 @@ async fn every_holder_of_a_turn_has_a_larger_fence() {
         let waits = lock(&locks, "order:1").wait(LONG_TTL);
         let fences = &fences;
         async move {
-            let (guard, fence) = waits.acquire_fenced().await.expect("free in time");
+            let guard = waits.fenced().acquire().await.expect("free in time");
+            let fence = guard.fence().expect("it is fenced");
             fences.lock().expect("no panic").push(fence);
             guard.release().await.expect("held");
         }

@@ -33,7 +33,7 @@ async fn a_lock_that_the_store_cannot_keep_is_refused_at_the_call() {
     is_refused(one("order:1").permits(3).acquire().await, "permits", "exclusive");
     let several = Lock::many([LockKey::from("rates").shared(), "order:1".into()]);
     is_refused(several.manager(&locks).acquire().await, "shared", "exclusive");
-    is_refused(one("order:1").acquire_fenced().await, "fence", "no fences");
+    is_refused(one("order:1").fenced().acquire().await, "fence", "no fences");
     is_refused(one("order:1").ttl(SECOND).acquire().await, "ttl", "2s");
     assert_eq!(table.network().acquires.load(SeqCst), 0);
     one("order:1").acquire().await.expect("free").release().await.expect("held");
@@ -54,12 +54,12 @@ async fn a_ttl_is_rounded_up_to_the_unit_of_the_store() {
 #[tokio::test]
 async fn jobs_values_and_inspection_are_refused_by_name() {
     let locks = manager(&Table::default()).await;
-    let calls = locks.deferrer();
-    let page = calls.list(Arc::from("audit"), JobState::Waiting, 0, 9);
-    is_refused(page.await, "deferrer", "deferred calls");
+    let jobs = locks.job_queue();
+    let page = jobs.list(Arc::from("audit"), JobState::Waiting, 0, 9);
+    is_refused(page.await, "job_queue", "jobs");
     let reuse = lock(&locks, "report").reuse(SECOND).run(async { Locked::Ok(7) });
     is_refused(reuse.await, "reuse", "keeps no values");
-    is_refused(locks.inspect_locks("*", 9).await, "inspect", "lists no locks");
+    is_refused(locks.inspector().locks("*", 9).await, "inspect", "lists no locks");
 }
 
 #[tokio::test]
