@@ -94,7 +94,12 @@ async fn main() -> Result<(), LockError> {
     let store = FileStore::open(&file).expect("a directory that can be written");
     let locks = LockManager::builder().connect_store(store).await?;
     let report = Lock::new("report").wait(Duration::from_secs(5)).manager(&locks);
-    report.run(async { Ok(println!("no other process of this machine makes it now")) }).await
+    report
+        .run(async {
+            println!("no other process of this machine makes it now");
+            Ok(())
+        })
+        .await
 }
 
 #[cfg(test)]
