@@ -115,7 +115,7 @@ impl Lock {
     /// # Inside of a body
     /// When one lock around the call holds all of the keys, the new lock joins it. When only some
     /// of the keys are held, or several locks hold them, acquiring fails with
-    /// [`LockError::InvalidSetting`].
+    /// [`LockError::Nested`].
     ///
     /// # Cancellation
     /// Dropping one of its futures at any point leaves none of the keys locked.
@@ -249,7 +249,7 @@ impl Lock {
     ///   earlier one of the key.
     /// - While the lock is shared, its key exists, and no client can lock it with `SET NX`.
     /// - Inside of the body, the same lock can be acquired shared, which joins it. Acquiring it
-    ///   exclusively fails with [`LockError::InvalidSetting`].
+    ///   exclusively fails with [`LockError::Nested`].
     /// - It applies to all keys of the lock. [`LockKey::shared`] is for one of several keys.
     /// - A Redlock has exclusive locks only: acquiring fails with [`LockError::InvalidSetting`].
     ///
@@ -442,7 +442,7 @@ impl Lock {
     /// ```
     ///
     /// Inside of the body of a lock without a fence, acquiring the same lock with one fails with
-    /// [`LockError::InvalidSetting`].
+    /// [`LockError::Nested`].
     pub fn fenced(mut self) -> Self {
         self.spec_mut().options.fenced = true;
         self
