@@ -1,7 +1,9 @@
 //! How a lock that is not granted reaches the caller of each return type.
 
 use lockmacro_runtime::{Lock, LockError, LockOutcome, SkipOutcome};
-use lockmacro_tests::{Backend, on};
+use lockmacro_tests::times::TEST_TIMEOUT;
+use lockmacro_tests::{Backend, on, on_a_plain_thread};
+use tokio::time::timeout;
 
 use crate::{Failure, Locked, lock, ms};
 
@@ -29,6 +31,37 @@ async fn a_skipped_body_is_nothing_in_every_return_type(backend: &Backend) {
     assert_eq!(both.await, Ok(None));
 
     assert_eq!(runs, 0);
+    guard.release().await.expect("released");
+}
+
+#[on(memory, redis, redlock, postgres, both_runtimes)]
+async fn a_lock_that_is_only_tried_waits_for_nobody(backend: &Backend) {
+    let (ours, theirs, key) = backend.two_managers("job").await;
+    let guard = lock(&ours, &key).acquire().await.expect("free");
+    let lock = lock(&theirs, &key).wait_forever();
+    let mut ran = false;
+    let tried = async {
+        assert!(lock.try_acquire().await.expect("an answer").is_none());
+        lock.try_run(async {
+            ran = true;
+            Locked::Ok(7)
+        })
+        .await
+    };
+    assert_eq!(timeout(TEST_TIMEOUT, tried).await.expect("at once"), Ok(None));
+    assert!(!ran);
+    let blocking = lock.clone();
+    let tried = on_a_plain_thread(move || {
+        assert!(blocking.try_acquire_blocking().expect("an answer").is_none());
+        blocking.try_run_blocking(|| Locked::Ok(7))
+    });
+    assert_eq!(timeout(TEST_TIMEOUT, tried).await.expect("at once"), Ok(None));
+
+    guard.release().await.expect("released");
+    let failed = lock.try_run(async { Err::<u32, _>(Failure::Own) }).await;
+    assert_eq!(failed, Err(Failure::Own));
+    assert_eq!(lock.try_run(async { Locked::Ok(7) }).await, Ok(Some(7)));
+    let guard = lock.try_acquire().await.expect("an answer").expect("free");
     guard.release().await.expect("released");
 }
 

@@ -18,6 +18,9 @@ async fn works(manager: &LockManager) {
 fn refused<T: std::fmt::Debug>(result: Result<T, LockError>) {
     let error = result.expect_err("nobody is there");
     let LockError::Unavailable { reason, .. } = &error else { panic!("{error:?}") };
+    let source = std::error::Error::source(&error);
+    let is_known = source.is_some_and(|source| source.is::<redis::RedisError>());
+    assert!(is_known || *reason != UnavailableReason::Refused, "{error:?}");
     let gone =
         [UnavailableReason::Refused, UnavailableReason::Disconnected, UnavailableReason::Timeout];
     assert!(gone.contains(reason), "{error:?}");

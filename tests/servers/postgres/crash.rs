@@ -1,5 +1,7 @@
 //! Servers that stop without a word, and come back with what they have written.
 
+use std::error::Error as _;
+
 use futures::future::join_all;
 use lockmacro_runtime::{Lock, UnavailableReason};
 use lockmacro_tests::AcquireFenced as _;
@@ -55,6 +57,7 @@ async fn callers_of_a_crashed_server_are_told_so_and_served_when_it_is_back() {
     server.stop_at_once();
     let error = crate::refusal(&manager, "down").await;
     assert_eq!(error.reason(), Some(UnavailableReason::Refused), "{error:?}");
+    assert!(error.source().is_some_and(|source| source.is::<tokio_postgres::Error>()));
     let waiting = lock(&patient, "down").wait(LONG_TTL).run(async { Locked::Ok(7) });
     let (result, ()) = tokio::join!(waiting, server.restart());
     assert_eq!(result, Ok(7));

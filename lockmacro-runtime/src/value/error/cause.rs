@@ -41,3 +41,36 @@ impl PartialEq for Cause {
 }
 
 impl Eq for Cause {}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+    use crate::value::error::{LockError, UnavailableReason};
+
+    fn refused() -> LockError {
+        LockError::Unavailable {
+            reason: UnavailableReason::Refused,
+            detail: "refused".to_owned(),
+            server: None,
+            retry_after: None,
+            nodes: Box::default(),
+            cause: Some(Cause::new(io::Error::from(io::ErrorKind::ConnectionRefused))),
+        }
+    }
+
+    #[test]
+    fn the_source_of_an_error_is_the_error_of_the_library() {
+        let error = refused();
+        let source = error.source().expect("a source").downcast_ref::<io::Error>();
+        assert_eq!(source.map(io::Error::kind), Some(io::ErrorKind::ConnectionRefused));
+        assert!(LockError::unavailable("").source().is_none());
+    }
+
+    #[test]
+    fn errors_are_equal_that_say_the_same() {
+        assert_eq!(refused(), refused());
+        assert_eq!(refused().clone(), refused());
+    }
+}
