@@ -142,15 +142,19 @@ impl Etcd {
 
     /// How many keys and leases there are.
     pub fn left(&self) -> (usize, usize) {
-        let keys = self.ctl(&["get", "", "--prefix", "--keys-only"]);
-        let leases = self.ctl(&["lease", "list"]);
+        self.try_left().expect("etcd answers")
+    }
+
+    fn try_left(&self) -> Option<(usize, usize)> {
+        let keys = self.try_ctl(&["get", "", "--prefix", "--keys-only"])?;
+        let leases = self.try_ctl(&["lease", "list"])?;
         let keys = keys.lines().filter(|line| !line.is_empty()).count();
-        (keys, leases.lines().skip(1).count())
+        Some((keys, leases.lines().skip(1).count()))
     }
 
     /// Waits until there is no key and no lease, as it must be soon after every test.
     pub async fn keeps_nothing(&self) {
-        let nothing = || async { self.left() == (0, 0) };
+        let nothing = || async { self.try_left() == Some((0, 0)) };
         eventually("nothing is left", TEST_TIMEOUT, nothing).await;
     }
 
