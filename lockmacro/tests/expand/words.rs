@@ -175,6 +175,6 @@ fn a_path_of_a_function_is_no_misspelt_word() {
         let args = format!("key = \"order:<id>\", on_lost = {path}").parse().unwrap();
         assert_eq!(errors(args), [""; 0], "{path}");
     }
-    let args = "key = \"order:<id>\", on_lost = OnLost::Canc".parse().unwrap();
+    let args = "key = \"order:<id>\", on_lost = OnLost::Cancle".parse().unwrap();
     assert!(one(args).contains("on_lost = cancel"));
 }
