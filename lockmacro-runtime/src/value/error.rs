@@ -195,7 +195,7 @@ pub enum LockError {
     /// line for the server, and `inspect::rights` returns them. In PostgreSQL the user needs `USAGE`
     /// on the schema and `EXECUTE` on its functions.
     ///
-    /// [The guide](crate::guide::redis) says what needs further rights.
+    /// [The guide](crate::guide::servers#rights-on-redis) says what needs further rights.
     #[error(
         "the lock server refuses access: {detail}{}{}",
         after(", at ", server.as_deref()),
