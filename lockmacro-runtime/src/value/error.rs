@@ -40,7 +40,7 @@ pub use unavailable_reason::UnavailableReason;
 /// same errors: a lock of a [lazy](crate::LockManagerBuilder::lazy) manager can find all that its
 /// connection would have found.
 ///
-/// [The guide](crate::guide::operation#each-error) says what to do about each.
+/// [The guide](crate::guide::errors#each-error) says what to do about each.
 ///
 /// # In a web service
 /// A response has the [status](LockError::http_status), the header `Retry-After` with
@@ -195,7 +195,7 @@ pub enum LockError {
     /// line for the server, and `inspect::rights` returns them. In PostgreSQL the user needs `USAGE`
     /// on the schema and `EXECUTE` on its functions.
     ///
-    /// [The guide](crate::guide::redis) says what needs further rights.
+    /// [The guide](crate::guide::servers#rights-on-redis) says what needs further rights.
     #[error(
         "the lock server refuses access: {detail}{}{}",
         after(", at ", server.as_deref()),

@@ -163,7 +163,7 @@ fn the_arguments_are_those_of_the_attribute() {
 #[test]
 fn the_errors_are_those_of_the_runtime() {
     let variants = code::variants(&runtime("value/error.rs"), "LockError");
-    assert_eq!(page("operation.md").section("Each error").names_in_tables(), variants);
+    assert_eq!(page("reference/errors.md").section("Each error").names_in_tables(), variants);
 }
 
 #[test]
@@ -258,13 +258,11 @@ a key, with its prefix | 1,024 bytes
     value/fence/mod.rs RETENTION: Duration = Duration::from_secs(7 * 24 * 60 * 60)
     value/fence/mod.rs RETENTION_MIN: Duration = Duration::from_secs(24 * 60 * 60)
     value/fence/mod.rs RETENTION_MAX: Duration = Duration::from_secs(3_650 * 24 * 60 * 60)
-fences of a grant | 256
-    value/fence/mod.rs LONGEST: u64 = 256
 arguments of a job | 1 MiB
     jobs/limits.rs SIZE_MAX: usize = 1 << 20
 jobs of a function that wait | 1,000,000
     jobs/limits.rs WAITING_MAX: usize = 1_000_000
-dead letters of a function | 10,000, the latest
+dead jobs of a function | 10,000, the latest
     jobs/limits.rs DEAD_MAX: usize = 10_000
 tries of a job | 10
     jobs/limits.rs ATTEMPTS: u32 = 10";
