@@ -444,9 +444,8 @@ impl LockManagerBuilder {
         self.asked(store).await
     }
 
-    /// Makes a manager of locks that are kept in a store of your own: see
-    /// [`LockStore`]. The store is asked once whether it is
-    /// [ready](LockStore::ready), unless the manager is
+    /// Makes a manager of locks that are kept in a store of your own: see [`LockStore`]. The store
+    /// is asked once whether it is [ready](LockStore::ready), unless the manager is
     /// [lazy](LockManagerBuilder::lazy).
     ///
     /// ```no_run

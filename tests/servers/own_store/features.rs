@@ -1,5 +1,6 @@
 //! What the attribute promises, on a store that knows three calls.
 
+use std::future::ready;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -88,10 +89,20 @@ async fn a_hint_wakes_the_waiter_of_another_process() {
     let there = manager(&table).await;
     let held = lock(&here, "order:1").acquire().await.expect("free");
     let waiter = tokio::spawn(lock(&there, "order:1").wait(LONG_TTL).acquire());
-    // By then its pauses are about a second long.
-    sleep(ms(2_500)).await;
+    // Until it has just asked after a long pause: the next one is half a second or more.
+    let mut asked = (0, Instant::now());
+    eventually("its pauses grow", TEST_TIMEOUT, || {
+        let count = table.network().acquires.load(SeqCst);
+        let paused = asked.1.elapsed();
+        let has_asked = count != asked.0;
+        if has_asked {
+            asked = (count, Instant::now());
+        }
+        ready(has_asked && paused > ms(600))
+    })
+    .await;
     held.release().await.expect("held");
-    let guard = timeout(ms(200), waiter).await.expect("the hint").expect("no panic");
+    let guard = timeout(ms(300), waiter).await.expect("the hint").expect("no panic");
     guard.expect("free").release().await.expect("held");
 }
 
@@ -267,6 +278,8 @@ fn blocking(locks: &LockManager, id: u32) -> Locked<u32> {
 #[tokio::test]
 async fn a_sync_caller_blocks_its_thread() {
     let table = Table::default();
+    // By a timer, which needs a runtime on the blocked thread, too.
+    table.network().delay.store(2, SeqCst);
     let locks = manager(&table).await;
     let held = lock(&locks, "order:42").acquire().await.expect("free");
     let waits = tokio::spawn(on_a_plain_thread(move || blocking(&locks, 42)));

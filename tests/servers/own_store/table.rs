@@ -176,6 +176,31 @@ impl Table {
         Some(*fence)
     }
 
+    /// The whole decision under one mutex.
+    fn decide(&self, key: String, ask: AcquireRequest<'_>) -> Outcome {
+        let now = Instant::now();
+        let mut end = now + self.ttl(ask.ttl());
+        let mut keys = self.keys();
+        let before = keys.get(&key);
+        let held = before.filter(|entry| !self.is_over(entry));
+        let is_again = held.is_some_and(|entry| entry.token == ask.token());
+        if let Some(Entry { token, end }) = held
+            && (!is_again || self.has(Mistake::RepeatIsRefused))
+        {
+            let left = Some(end.saturating_duration_since(now));
+            return Outcome::Held { by: Some(token.clone()), left };
+        }
+        if let Some(held) = held
+            && !self.has(Mistake::RepeatShortens)
+        {
+            end = end.max(held.end);
+        }
+        let was_expired = before.is_some() && held.is_none();
+        let fence = self.next_fence(&key, is_again, was_expired);
+        keys.insert(key, Entry { token: ask.token().to_owned(), end });
+        Outcome::Granted { fence, ttl: None }
+    }
+
     fn is_holder(&self, entry: &Entry, token: &str) -> bool {
         let label = |token: &str| token.split('/').next().map(str::to_owned);
         match self.mistake {
@@ -209,26 +234,8 @@ impl LockStore for Table {
             yield_now().await;
             self.keys().remove(&key);
         }
-        let now = Instant::now();
-        let mut end = now + self.ttl(ask.ttl());
-        let before = self.keys().get(&key).cloned();
-        let held = before.as_ref().filter(|entry| !self.is_over(entry));
-        let is_again = held.is_some_and(|entry| entry.token == ask.token());
-        if let Some(Entry { token, end }) = held
-            && (!is_again || self.has(Mistake::RepeatIsRefused))
-        {
-            let left = Some(end.saturating_duration_since(now));
-            return self.answered(Outcome::Held { by: Some(token.clone()), left }).await;
-        }
-        if let Some(held) = held
-            && !self.has(Mistake::RepeatShortens)
-        {
-            end = end.max(held.end);
-        }
-        let was_expired = before.is_some() && held.is_none();
-        let fence = self.next_fence(&key, is_again, was_expired);
-        self.keys().insert(key, Entry { token: ask.token().to_owned(), end });
-        self.answered(Outcome::Granted { fence, ttl: None }).await
+        let outcome = self.decide(key, ask);
+        self.answered(outcome).await
     }
 
     async fn renew(&self, held: HeldKey<'_>, ttl: Duration) -> Result<bool, StoreError> {

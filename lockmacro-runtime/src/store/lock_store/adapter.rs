@@ -1,7 +1,7 @@
 //! The adapter: a store of one's own as the engine asks it.
 
 use std::fmt;
-use std::future::{pending, ready};
+use std::future::pending;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,8 +38,8 @@ use crate::value::key::LockKey;
 use crate::value::limits::FOR_EVER;
 use crate::value::mode::Mode;
 
-/// The first pause of a waiter, which is also the shortest but for hints.
-const FIRST_PAUSE: Duration = Duration::from_millis(25);
+/// The first pause of a waiter: 25 to 42 ms with its jitter.
+const FIRST_PAUSE: Duration = Duration::from_millis(33);
 /// How long a pause is compared to the one before, in percent.
 const GROWTH: u32 = 150;
 /// The shortest pause after a hint, so that a store whose hints are always there is not asked
@@ -385,7 +385,7 @@ impl Backend for Adapter {
     #[cfg(feature = "reuse")]
     fn kept<'a>(&'a self, _: ValueOf<'a>) -> Asked<'a, Result<Option<KeptText>, LockError>> {
         let detail = "keeps no values: use one Redis server, a cluster or PostgreSQL";
-        Box::pin(ready(Err(self.refusal("reuse", detail))))
+        Box::pin(async { Err(self.refusal("reuse", detail)) })
     }
 
     fn at_once(&self, _: &[LockKey]) -> usize {

@@ -48,9 +48,12 @@ use crate::store::lock_store::messages::{AcquireRequest, HeldKey, Outcome};
 ///
 /// The engine polls a future where it is needed: in the task of a caller, or on the manager's own
 /// thread, which renews leases even while the program's runtime is blocked. Both have a tokio
-/// runtime with time and I/O. A client whose connection is driven by a task of one runtime stops
-/// when that runtime is blocked or dropped. Such a store returns a second connection from
-/// [`apart`](LockStore::apart).
+/// runtime with time and I/O. A blocking caller polls on its own thread, inside the runtime of the
+/// manager's thread.
+///
+/// A client whose connection is driven by a task of one runtime stops when that runtime is blocked
+/// or dropped. Such a store returns a second connection from [`apart`](LockStore::apart), which
+/// the manager's thread and blocking callers use.
 ///
 /// # Example
 ///

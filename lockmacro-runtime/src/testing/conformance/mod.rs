@@ -1,9 +1,8 @@
-//! A suite that tells whether a store of your own keeps the promises of
-//! [`LockStore`].
+//! A suite that tells whether a store of your own keeps the promises of [`LockStore`].
 //!
-//! [`run`] asks the store about 30 questions, most of them side by side and each on a key of its
-//! own, and panics with the promises that the store has broken: the name of each claim, what was
-//! expected, and what came. It takes a few times the store's shortest ttl.
+//! [`run`] checks 36 claims, most of them side by side and each on keys of its own. It panics with
+//! those that the store fails: the name of each claim, what was expected, and what came. It takes a
+//! few times the store's shortest ttl, and at most 30 s.
 //!
 //! ```
 //! # mod my {
@@ -46,7 +45,7 @@
 //!
 //! # use my::Table;
 //! # #[tokio::main] async fn main() {
-//! // In a test with `#[tokio::test]`.
+//! // In a test with `#[tokio::test(flavor = "multi_thread")]`, where callers race on threads.
 //! let table = Table::default();
 //! conformance::run(|| async { table.clone() }).await;
 //! # }
@@ -65,6 +64,7 @@ use tokio::time::timeout;
 use crate::store::LockStore;
 use crate::testing::conformance::case::{Case, Fault, Verdict, World};
 
+// For the tests of the suite.
 #[doc(hidden)]
 pub mod builtin;
 mod case;
