@@ -134,7 +134,7 @@ pub enum LockError {
     Deferred {
         /// The key that is held.
         key: LockKey,
-        /// The id of the stored call. With `unique` or `latest` it may be the id of an earlier
+        /// The id of the job. With `unique` or `latest` it may be the id of an earlier
         /// call.
         id: Box<str>,
         /// Time until the call is due.

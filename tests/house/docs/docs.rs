@@ -264,7 +264,7 @@ arguments of a job | 1 MiB
     jobs/limits.rs SIZE_MAX: usize = 1 << 20
 jobs of a function that wait | 1,000,000
     jobs/limits.rs WAITING_MAX: usize = 1_000_000
-dead letters of a function | 10,000, the latest
+dead jobs of a function | 10,000, the latest
     jobs/limits.rs DEAD_MAX: usize = 10_000
 tries of a job | 10
     jobs/limits.rs ATTEMPTS: u32 = 10";

@@ -95,7 +95,7 @@ impl Database {
                     );
                     return Err(LockError::invalid("url", why));
                 }
-                _ => return Err(url.has_no(setting)),
+                _ => return Err(url.refuse_unknown(setting)),
             }
         }
         check_schema(&schema)?;
