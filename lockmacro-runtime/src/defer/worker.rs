@@ -20,7 +20,7 @@ use crate::sys::backoff::jittered;
 use crate::sys::metrics;
 use crate::sys::random::HashMap;
 use crate::sys::task::{JoinSet, owned};
-use crate::value::error::LockError;
+use crate::value::error::{LockError, setting_name};
 
 /// Default number of jobs that run at once.
 const CONCURRENCY: usize = 16;
@@ -293,7 +293,7 @@ impl Worker {
                         })));
                     }
                 }
-                Err(error @ LockError::InvalidSetting { setting: "job_queue", .. }) => {
+                Err(error @ LockError::InvalidSetting { setting: setting_name::JOB_QUEUE, .. }) => {
                     return Err(error);
                 }
                 // A right that is taken away later may be back soon.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::jobs::job::{Job, JobState, NewJob, Page, Settled, Stored, TakeOptions};
-use crate::value::error::LockError;
+use crate::value::error::{LockError, setting_name};
 
 /// Largest number of dead jobs that one call retries or removes.
 const AMENDED_MAX: usize = 1_000;
@@ -202,7 +202,7 @@ impl NoQueue {
     }
 
     fn refuse<'a, T: Send + 'a>(&self) -> JobFuture<'a, T> {
-        Box::pin(ready(Err(LockError::invalid("job_queue", self.detail.clone()))))
+        Box::pin(ready(Err(LockError::invalid(setting_name::JOB_QUEUE, self.detail.clone()))))
     }
 }
 

@@ -12,6 +12,7 @@ mod accessors;
 mod cause;
 mod constructors;
 mod http;
+pub(crate) mod setting_name;
 mod unavailable_reason;
 
 pub(crate) use cause::Cause;
