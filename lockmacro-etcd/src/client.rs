@@ -9,7 +9,7 @@ use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use crate::api::{self, Request};
-use crate::error::Failure;
+use crate::error::CallError;
 use crate::grpc::Connection;
 use crate::options::EtcdOptions;
 #[cfg(feature = "tls")]
@@ -35,7 +35,7 @@ struct Current {
     /// The node that it leads to, or that is tried next.
     endpoint: usize,
     /// When no node could be reached, and why.
-    failed: Option<(Instant, Failure)>,
+    failed: Option<(Instant, CallError)>,
 }
 
 impl Client {
@@ -64,7 +64,7 @@ impl Client {
     }
 
     /// A connection to a node that has answered so far.
-    pub(crate) async fn connection(&self) -> Result<Arc<Connection>, Failure> {
+    pub(crate) async fn connection(&self) -> Result<Arc<Connection>, CallError> {
         let began = Instant::now();
         let mut current = self.current.lock().await;
         if let Some(connection) = current.connection.as_ref().filter(|on| !on.is_closed()) {
@@ -74,7 +74,7 @@ impl Client {
         if let Some((_, failure)) = current.failed.as_ref().filter(|(at, _)| *at > began) {
             return Err(failure.clone());
         }
-        let mut failure = Failure::not_sent("no endpoint");
+        let mut failure = CallError::not_sent("no endpoint");
         for _ in 0..self.endpoints.len() {
             let endpoint = &self.endpoints[current.endpoint];
             match timeout(self.answer_time(), self.connect(endpoint)).await {
@@ -84,7 +84,7 @@ impl Client {
                     return Ok(connection);
                 }
                 Ok(Err(error)) => failure = error,
-                Err(_) => failure = Failure::not_sent("no answer"),
+                Err(_) => failure = CallError::not_sent("no answer"),
             }
             failure = failure.at(endpoint);
             current.endpoint = (current.endpoint + 1) % self.endpoints.len();
@@ -95,7 +95,11 @@ impl Client {
 
     /// Asks on a connection. One whose node gives no answer to anything is replaced, and so is one
     /// whose login has ended.
-    pub(crate) async fn call(&self, on: &Connection, request: Request) -> Result<Answer, Failure> {
+    pub(crate) async fn call(
+        &self,
+        on: &Connection,
+        request: Request,
+    ) -> Result<Answer, CallError> {
         let began = Instant::now();
         let answer = on.call(request, self.answer_time()).await;
         if let Err(failure) = &answer
@@ -126,10 +130,10 @@ impl Client {
         }
     }
 
-    async fn connect(&self, endpoint: &str) -> Result<Connection, Failure> {
+    async fn connect(&self, endpoint: &str) -> Result<Connection, CallError> {
         let (scheme, address) = endpoint.split_once("://").unwrap_or(("http", endpoint));
-        let tcp = TcpStream::connect(address).await.map_err(Failure::not_sent)?;
-        tcp.set_nodelay(true).map_err(Failure::not_sent)?;
+        let tcp = TcpStream::connect(address).await.map_err(CallError::not_sent)?;
+        tcp.set_nodelay(true).map_err(CallError::not_sent)?;
         let origin = endpoint.to_owned();
         let mut connection = match scheme {
             #[cfg(feature = "tls")]

@@ -10,7 +10,7 @@ use lockmacro_runtime::store::{
 
 use crate::api::{self, Entry, Request};
 use crate::client::Client;
-use crate::error::Failure;
+use crate::error::CallError;
 use crate::grpc::Connection;
 use crate::options::EtcdOptions;
 use crate::watch::Watch;
@@ -73,15 +73,15 @@ impl EtcdStore {
         on: &Arc<Connection>,
         ttl: Duration,
         txn: impl Fn(i64) -> Request,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<Answer, CallError> {
         // Random: another lease with this number would end this lock with its own.
-        let random = getrandom::u64().map_err(Failure::not_sent)?;
+        let random = getrandom::u64().map_err(CallError::not_sent)?;
         let lease = (random >> 1).cast_signed().max(1);
         let grant = self.client.call(on, api::grant(lease, seconds(ttl)));
         let (granted, done) = join(grant, self.client.call(on, txn(lease))).await;
         let done = match done {
             Err(failure) if failure.is_unknown_lease() => {
-                granted.map_err(Failure::not_sent)?;
+                granted.map_err(CallError::not_sent)?;
                 self.client.call(on, txn(lease)).await?
             }
             done => done?,
@@ -124,7 +124,7 @@ impl EtcdStore {
         on: &Arc<Connection>,
         held: HeldKey<'_>,
         ttl: Duration,
-    ) -> Result<bool, Failure> {
+    ) -> Result<bool, CallError> {
         let key = self.key(held.key());
         let is_ours = |entry: &Entry| entry.value == held.token() && entry.lease != 0;
         loop {

@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::api;
 use crate::client::Client;
-use crate::error::Failure;
+use crate::error::CallError;
 use crate::grpc::{Connection, Stream};
 
 /// Between two attempts to open a stream. Waiters ask by themselves meanwhile.
@@ -142,7 +142,7 @@ async fn follow(
     on: &Connection,
     orders: &mut mpsc::UnboundedReceiver<Order>,
     watched: &mut HashMap<i64, Watched>,
-) -> Result<(), Failure> {
+) -> Result<(), CallError> {
     let mut stream = on.stream(api::WATCH).await?;
     let begin = |stream: &mut Stream, id, key: &Watched| {
         stream.send(&api::watch(id, &key.key, key.after), false)
@@ -178,7 +178,7 @@ async fn follow(
             }
             Either::Right(end) => {
                 end?;
-                return Err(Failure::unanswered("the watch has ended"));
+                return Err(CallError::unanswered("the watch has ended"));
             }
         }
     }

@@ -227,18 +227,19 @@ impl LockManagerBuilder {
     /// Until then, each key that was locked with a fence takes about 145 bytes, and one more for
     /// each byte of the key beyond ten: a million different keys take 145 MB. After that, the next
     /// fence of the key is made from the server's clock, so the fences still grow unless that clock
-    /// was set back meanwhile. `memory://` keeps one number for all keys as long as the process
-    /// lives. A URL sets the same with `?fence_retention=30d`, and takes precedence over this
-    /// method.
+    /// was set back meanwhile. A URL sets the same with `?fence_retention=30d`, and takes precedence
+    /// over this method. It is for servers: `memory://` keeps one number for all keys as long as the
+    /// process lives, and connecting to it with this setting fails with
+    /// [`LockError::InvalidSetting`].
     ///
     /// ```
     /// # use std::time::Duration;
     /// # use lockmacro_runtime::LockManager;
     /// const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-    /// let locks = LockManager::builder().fence_retention(30 * DAY).isolated_memory();
-    /// # let _ = locks;
+    /// let builder = LockManager::builder().fence_retention(30 * DAY);
     /// ```
     pub fn fence_retention(mut self, retention: Duration) -> Self {
+        self.extra.asked("fence_retention");
         if (RETENTION_MIN..=RETENTION_MAX).contains(&retention) {
             self.rules.fence_retention = retention
         } else {
@@ -253,6 +254,8 @@ impl LockManagerBuilder {
     ///
     /// The provider takes precedence over the user and password of a URL. It is used for every
     /// server of a cluster or a Redlock, but not for sentinels. An empty user is the default user.
+    /// It is for Redis servers: connecting to anything else with it fails with
+    /// [`LockError::InvalidSetting`].
     ///
     /// A refused login is repeated with new credentials until the manager's
     /// [timeout](LockManagerBuilder::timeout) is over, and then fails with
@@ -277,6 +280,7 @@ impl LockManagerBuilder {
         W: Future<Output = Result<(String, String), E>> + Send + 'static,
         E: Into<Box<dyn Error + Send + Sync>>,
     {
+        self.extra.asked("credentials");
         self.credentials = Some(Credentials::new(provider));
         self
     }
@@ -397,9 +401,10 @@ impl LockManagerBuilder {
     ) -> Result<LockManager, LockError> {
         let urls: Vec<String> = urls.into_iter().map(Into::into).collect();
         let extra = self.extra.clone();
-        extra.check("redlock")?;
         let node = |url| Url::parse(url).map(|url| extra.added_to(url));
         let nodes = urls.iter().map(|url| node(url)).collect::<Result<Vec<_>, _>>()?;
+        let encrypted = nodes.iter().all(|node| setting::is_encrypted(node.scheme));
+        extra.check(if encrypted { "redlocks" } else { "redlock" })?;
         let store = self.nodes(&nodes)?;
         self.asked(store).await
     }
@@ -530,12 +535,15 @@ impl LockManagerBuilder {
     /// ```
     ///
     /// # Errors
-    /// The failure of the server, as [`connect`](LockManager::connect).
+    /// The failure of the server, as [`connect`](LockManager::connect). Certificates are set on the
+    /// [`redis::Client`]: with [`ca_cert`](LockManagerBuilder::ca_cert) or
+    /// [`client_cert`](LockManagerBuilder::client_cert) this is [`LockError::InvalidSetting`].
     #[cfg(feature = "redis-1")]
     pub async fn from_redis(
         self,
         server: impl Into<RedisServer>,
     ) -> Result<LockManager, LockError> {
+        self.extra.check_without_url("set it on the `redis::Client`")?;
         self.extra.check("redis")?;
         let store = self.one(Deployment::of_server(&server.into().0, self.timeout))?;
         self.asked(store).await
@@ -576,22 +584,8 @@ impl LockManagerBuilder {
     fn own(&self, store: impl LockStore) -> Result<Store, LockError> {
         self.defaults.usable()?;
         let store = Adapter::new(store, self.timeout, !self.defaults.asks_down);
-        let Rules { longest_ttl, durable, node, fence_retention } = Self::new().rules;
-        for (setting, is_set, detail) in [
-            ("replicated", self.replicated.is_some(), "decides itself how its data is copied"),
-            ("credentials", self.credentials.is_some(), "logs in itself: give it the password"),
-            (
-                "fence_retention",
-                self.rules.fence_retention != fence_retention,
-                "decides itself how long it keeps fences",
-            ),
-            ("longest_ttl", self.rules.longest_ttl != longest_ttl, "is no Redlock"),
-            ("node_timeout", self.rules.node != node, "is no Redlock"),
-            ("durable", self.rules.durable != durable, "is no Redlock"),
-        ] {
-            if is_set {
-                return Err(store.refusal(setting, detail));
-            }
+        if let Some(setting) = self.extra.names().next() {
+            return Err(store.refusal(setting, setting::why_not_own(setting)));
         }
         if let Some(ttl) = self.defaults.given_ttl() {
             store.check_ttl("default_ttl", ttl)?;
@@ -657,7 +651,11 @@ impl LockManagerBuilder {
     }
 
     /// Makes a manager with locks of its own in memory, as [`LockManager::isolated_memory`] does.
-    /// [`replicated`](LockManagerBuilder::replicated) has no effect on it.
+    /// Settings that are about a server have no effect on it, such as
+    /// [`credentials`](LockManagerBuilder::credentials) and
+    /// [`fence_retention`](LockManagerBuilder::fence_retention), so a test can use the builder of
+    /// the program. A value out of its bounds is an error of the first lock, because this returns
+    /// none.
     ///
     /// ```
     /// # use lockmacro_runtime::LockManager;

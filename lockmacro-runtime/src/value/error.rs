@@ -12,6 +12,7 @@ mod accessors;
 mod cause;
 mod constructors;
 mod http;
+pub(crate) mod setting_name;
 mod unavailable_reason;
 
 pub(crate) use cause::Cause;
@@ -134,7 +135,7 @@ pub enum LockError {
     Deferred {
         /// The key that is held.
         key: LockKey,
-        /// The id of the stored call. With `unique` or `latest` it may be the id of an earlier
+        /// The id of the job. With `unique` or `latest` it may be the id of an earlier
         /// call.
         id: Box<str>,
         /// Time until the call is due.

@@ -262,7 +262,7 @@ messages! {
     DEFER_UNSAFE =
         "a worker cannot know what makes this call safe: remove `unsafe`, or `defer`";
     DEFER_GENERIC =
-        "a stored call has no type parameters and no lifetimes: write a function without them, \
+        "a job has no type parameters and no lifetimes: write a function without them, \
          with owned arguments";
     DEFER_MANY = "at most 16 arguments can be stored: put some of them into a struct";
     DEFER_SEVERAL =

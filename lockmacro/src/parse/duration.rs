@@ -30,19 +30,19 @@ pub(crate) enum Time {
 }
 
 /// The wait for a busy lock.
-pub(crate) enum Wait {
+pub(crate) enum WaitSetting {
     For(Time),
     Forever,
     /// No wait, whatever the manager's default is.
     Never,
 }
 
-impl Wait {
+impl WaitSetting {
     /// The limit of the wait.
     pub(crate) fn limit(&self) -> Option<&Time> {
         match self {
-            Wait::For(limit) => Some(limit),
-            Wait::Forever | Wait::Never => None,
+            WaitSetting::For(limit) => Some(limit),
+            WaitSetting::Forever | WaitSetting::Never => None,
         }
     }
 }
@@ -64,19 +64,19 @@ impl Time {
 }
 
 /// Parses the value of `wait`, which may also be `forever` or `never`.
-pub(crate) fn wait(value: Expr) -> Result<Wait> {
+pub(crate) fn wait(value: Expr) -> Result<WaitSetting> {
     if is_path(&value, "forever") {
-        return Ok(Wait::Forever);
+        return Ok(WaitSetting::Forever);
     }
     if is_path(&value, "never") {
-        return Ok(Wait::Never);
+        return Ok(WaitSetting::Never);
     }
     if let Expr::Lit(_) = value
         && let Some(near) = near(&value, "wait", &["forever", "never"])
     {
         return Err(Error::new_spanned(value, near));
     }
-    time("wait = {}", value, &WAIT).map(Wait::For)
+    time("wait = {}", value, &WAIT).map(WaitSetting::For)
 }
 
 /// Parses a duration that stands in place of the `{}` in `form`: a text of whole milliseconds.
@@ -205,9 +205,9 @@ mod tests {
     #[test]
     fn a_wait_is_a_millisecond_to_a_day_or_has_no_end() {
         let read = |value| match wait(value) {
-            Ok(Wait::For(limit)) => Ok(limit.literal()),
-            Ok(Wait::Forever) => Ok(Some(Duration::MAX)),
-            Ok(Wait::Never) => Ok(Some(Duration::ZERO)),
+            Ok(WaitSetting::For(limit)) => Ok(limit.literal()),
+            Ok(WaitSetting::Forever) => Ok(Some(Duration::MAX)),
+            Ok(WaitSetting::Never) => Ok(Some(Duration::ZERO)),
             Err(error) => Err(error.to_string()),
         };
         assert_eq!(read(parse_quote!("1ms")), Ok(Some(Duration::from_millis(1))));

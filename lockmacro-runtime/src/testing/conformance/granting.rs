@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use tokio::sync::Barrier;
 use tokio::time::sleep;
 
-use super::case::{Case, Fault, Verdict, expect};
+use super::case::{Case, CaseResult, Fault, expect};
 use crate::store::{AcquireRequest, LockStore, Outcome};
 use crate::sys::task::spawn;
 use crate::sys::time::Instant;
@@ -21,11 +21,11 @@ const RACE: Duration = Duration::from_secs(5);
 /// Longest time for a refusal, which is far shorter than the lease.
 const AT_ONCE: Duration = Duration::from_secs(4);
 
-pub(super) async fn a_free_key_is_granted<S: LockStore>(case: &Case<'_, S>) -> Verdict {
+pub(super) async fn a_free_key_is_granted<S: LockStore>(case: &Case<'_, S>) -> CaseResult {
     case.granted(&case.key, &case.token(), case.long()).await.map(drop)
 }
 
-pub(super) async fn a_held_key_is_refused<S: LockStore>(case: &Case<'_, S>) -> Verdict {
+pub(super) async fn a_held_key_is_refused<S: LockStore>(case: &Case<'_, S>) -> CaseResult {
     let token = case.token();
     let grant = case.granted(&case.key, &token, case.long()).await?;
     for _ in 0..3 {
@@ -35,7 +35,7 @@ pub(super) async fn a_held_key_is_refused<S: LockStore>(case: &Case<'_, S>) -> V
     expect(renewed, true, "`renew` by the holder, as a refusal changes nothing")
 }
 
-pub(super) async fn one_of_many_is_granted<S: LockStore>(case: &Case<'_, S>) -> Verdict {
+pub(super) async fn one_of_many_is_granted<S: LockStore>(case: &Case<'_, S>) -> CaseResult {
     for round in 0..ROUNDS {
         let start = Arc::new(Barrier::new(CALLERS));
         let callers = (0..CALLERS).map(|_| {
@@ -67,7 +67,7 @@ pub(super) async fn one_of_many_is_granted<S: LockStore>(case: &Case<'_, S>) -> 
     Ok(())
 }
 
-pub(super) async fn a_refusal_tells_the_truth<S: LockStore>(case: &Case<'_, S>) -> Verdict {
+pub(super) async fn a_refusal_tells_the_truth<S: LockStore>(case: &Case<'_, S>) -> CaseResult {
     let token = case.token();
     let grant = case.granted(&case.key, &token, case.long()).await?;
     let outcome = case.acquire(&case.key, &case.token(), case.short()).await?;
@@ -86,7 +86,7 @@ pub(super) async fn a_refusal_tells_the_truth<S: LockStore>(case: &Case<'_, S>) 
     Ok(())
 }
 
-pub(super) async fn a_refusal_comes_at_once<S: LockStore>(case: &Case<'_, S>) -> Verdict {
+pub(super) async fn a_refusal_comes_at_once<S: LockStore>(case: &Case<'_, S>) -> CaseResult {
     let grant = case.granted(&case.key, &case.token(), case.long()).await?;
     let asked = Instant::now();
     case.refused(&case.key, grant.sent + case.long()).await?;
@@ -98,7 +98,7 @@ pub(super) async fn a_refusal_comes_at_once<S: LockStore>(case: &Case<'_, S>) ->
     Ok(())
 }
 
-pub(super) async fn a_repeated_acquire_is_granted<S: LockStore>(case: &Case<'_, S>) -> Verdict {
+pub(super) async fn a_repeated_acquire_is_granted<S: LockStore>(case: &Case<'_, S>) -> CaseResult {
     let token = case.token();
     for _ in 0..3 {
         case.granted(&case.key, &token, case.long()).await?;
@@ -110,7 +110,7 @@ pub(super) async fn a_repeated_acquire_is_granted<S: LockStore>(case: &Case<'_, 
 
 pub(super) async fn a_repeated_acquire_restarts_the_ttl<S: LockStore>(
     case: &Case<'_, S>,
-) -> Verdict {
+) -> CaseResult {
     let token = case.token();
     let ttl = case.short();
     case.granted(&case.key, &token, ttl).await?;
@@ -119,7 +119,9 @@ pub(super) async fn a_repeated_acquire_restarts_the_ttl<S: LockStore>(
     case.refused_until(&case.key, again.sent + ttl).await
 }
 
-pub(super) async fn a_repeated_acquire_never_shortens<S: LockStore>(case: &Case<'_, S>) -> Verdict {
+pub(super) async fn a_repeated_acquire_never_shortens<S: LockStore>(
+    case: &Case<'_, S>,
+) -> CaseResult {
     let token = case.token();
     let first = case.granted(&case.key, &token, case.halves(8)).await?;
     case.granted(&case.key, &token, case.short()).await?;
@@ -127,7 +129,7 @@ pub(super) async fn a_repeated_acquire_never_shortens<S: LockStore>(case: &Case<
 }
 
 /// Keys that a store may take for one, or may not store as they are.
-pub(super) async fn keys_are_compared_byte_by_byte<S: LockStore>(case: &Case<'_, S>) -> Verdict {
+pub(super) async fn keys_are_compared_byte_by_byte<S: LockStore>(case: &Case<'_, S>) -> CaseResult {
     let long = "x".repeat(1_024 - case.key.len());
     let longer = format!("{}y", &long[1..]);
     let odd = [
@@ -174,19 +176,21 @@ pub(super) async fn keys_are_compared_byte_by_byte<S: LockStore>(case: &Case<'_,
     Ok(())
 }
 
-pub(super) async fn a_lease_lasts_for_its_ttl<S: LockStore>(case: &Case<'_, S>) -> Verdict {
+pub(super) async fn a_lease_lasts_for_its_ttl<S: LockStore>(case: &Case<'_, S>) -> CaseResult {
     let ttl = case.short();
     let grant = case.granted(&case.key, &case.token(), ttl).await?;
     case.refused_until(&case.key, grant.sent + ttl).await
 }
 
-pub(super) async fn a_lease_ends_without_its_holder<S: LockStore>(case: &Case<'_, S>) -> Verdict {
+pub(super) async fn a_lease_ends_without_its_holder<S: LockStore>(
+    case: &Case<'_, S>,
+) -> CaseResult {
     let grant = case.granted(&case.key, &case.token(), case.short()).await?;
     case.becomes_free(&case.key, grant.latest_end()).await.map(drop)
 }
 
 /// A ttl that is no multiple of a larger unit than the store says.
-pub(super) async fn a_ttl_is_not_rounded_down<S: LockStore>(case: &Case<'_, S>) -> Verdict {
+pub(super) async fn a_ttl_is_not_rounded_down<S: LockStore>(case: &Case<'_, S>) -> CaseResult {
     let unit = case.granularity();
     let ttl = case.short() + unit.max(case.usable(Duration::from_millis(450)).min(unit * 450));
     let grant = case.granted(&case.key, &case.token(), ttl).await?;
