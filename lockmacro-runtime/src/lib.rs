@@ -108,7 +108,7 @@ mod value;
 #[cfg(all(lockmacro_simulation, feature = "test-util"))]
 #[doc(hidden)]
 pub mod simulation {
-    #[cfg(feature = "defer")]
+    #[cfg(all(feature = "defer", feature = "redis"))]
     pub use crate::store::redis::scripts::scripts;
     pub use crate::sys::world::{Entered, Opening, Stream, Task, World, enter};
 }

@@ -26,6 +26,11 @@ impl UrlSettings {
         self.0.entry(name).or_default();
     }
 
+    /// The settings that are set.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.0.keys().copied()
+    }
+
     /// Fails if a store with URLs of this scheme lacks one of them.
     pub(crate) fn check(&self, scheme: &str) -> Result<(), LockError> {
         self.0.keys().try_for_each(|name| setting::check(scheme, name))

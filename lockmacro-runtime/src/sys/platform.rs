@@ -13,10 +13,12 @@
 
 use std::time::Duration;
 
+#[cfg(feature="redis")]
 use redis::io::tcp::TcpSettings;
 
 pub(crate) use system::{UNIX_SOCKETS, host_name, since_boot, unix_socket};
 
+#[cfg(feature="redis")]
 /// Drops data that the network has not accepted within `unsent`, on systems with such a setting.
 pub(crate) fn dropping_unsent(tcp: TcpSettings, unsent: Duration) -> TcpSettings {
     #[cfg(any(target_os = "android", target_os = "linux"))]
