@@ -94,7 +94,7 @@ impl LockManagerBuilder {
     /// - A caller that waits for its lock waits for the server as long as for the lock.
     /// - A single command is given up after a quarter of this timeout.
     /// - With a Redlock, this is how long a caller tries to reach a majority; see
-    ///   [`node_timeout`](LockManagerBuilder::node_timeout).
+    ///   [the guide](crate::guide::redis#redlock).
     ///
     /// ```
     /// # use std::time::Duration;
@@ -379,7 +379,7 @@ impl LockManagerBuilder {
         #[cfg(feature = "redis")]
         return self.on_redis(&url);
         #[cfg(not(feature = "redis"))]
-        Err(LockError::invalid_url("it needs the feature `redis` if it names Redis servers"))
+        Err(LockError::invalid_url("a URL of Redis servers needs the feature `redis`"))
     }
 
     pub(super) async fn asked(self, store: Store) -> Result<LockManager, LockError> {
@@ -400,7 +400,7 @@ impl LockManagerBuilder {
     }
 
     /// Makes a manager with locks of its own in memory, as [`LockManager::isolated_memory`] does.
-    /// [`replicated`](LockManagerBuilder::replicated) has no effect on it.
+    /// A number of [replicas](crate::guide::redis#replicated) has no effect on it.
     ///
     /// ```
     /// # use lockmacro_runtime::LockManager;
@@ -416,5 +416,25 @@ impl LockManagerBuilder {
         #[cfg(not(feature = "defer"))]
         let core = Core::over(store, self.label, self.defaults);
         LockManager(Manager::new(core))
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(feature = "redis"))]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn without_its_client_a_url_of_redis_names_the_feature() {
+        for url in ["redis://localhost", "rediss-cluster://a,b", "redlock://a,b,c", "unix:///run"] {
+            for built in [LockManager::builder(), LockManager::builder().lazy()] {
+                let error = built.connect(url).await.expect_err(url);
+                let LockError::InvalidSetting { setting: "url", detail } = error else {
+                    panic!("{url}: {error}");
+                };
+                assert!(detail.contains("the feature `redis`"), "{url}: {detail}");
+            }
+        }
+        LockManager::connect("memory://").await.expect("needs no client");
     }
 }
