@@ -6,13 +6,13 @@ use futures_util::future::Either;
 use tokio::runtime::{self, Handle};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-/// A set of tasks, each of which is [owned].
-#[cfg(feature = "redis")]
-pub(crate) use tokio::task::JoinSet;
 
 use crate::sys::world;
 
-/// [`tokio::spawn`]. Nothing else spawns a task, but for a `JoinSet`.
+/// A set of tasks, each of which is [owned].
+pub(crate) type JoinSet<T> = tokio::task::JoinSet<T>;
+
+/// [`tokio::spawn`]. Nothing else spawns a task, but for a [`JoinSet`].
 pub(crate) fn spawn<F>(future: F) -> JoinHandle<F::Output>
 where
     F: Future<Output: Send> + Send + 'static,
