@@ -59,13 +59,15 @@
 //! # Features
 //!
 //! - `macros` (on by default): the attribute.
+//! - `redis` (on by default): locks on Redis servers. A program with all its locks in PostgreSQL,
+//!   etcd or a store of its own builds no client of Redis if it sets `default-features = false`.
 //! - `defer`: `on_busy = defer("30s")`, and the worker for it.
 //! - `reuse`: `on_busy = reuse`, by which callers [share a value](guide::reuse).
 //! - `inspect`: inspection of locks, their holders and their waiters. The
 //!   [tool](guide::tool) shows them in a terminal.
 //! - `axum`: a [`LockError`] is a response of axum 0.8.
 //! - `serde`: a [`Fence`] can be serialized.
-//! - `tls`: encrypted connections, `rediss://`.
+//! - `tls`: encrypted connections to Redis, `rediss://`.
 //! - `postgres`: locks in a [PostgreSQL](guide::postgres) database, `postgres://`.
 //! - `postgres-tls`: the same with encrypted connections.
 //! - `redis-1`: `LockManagerBuilder::from_redis`, which takes a client of `redis` 1.x.
@@ -74,6 +76,9 @@
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
+// What stores share is more than each of them needs. A build with Redis needs all of it, and finds
+// what nobody uses any more.
+#![cfg_attr(not(feature = "redis"), expect(dead_code))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 // Before other modules with methods of it, so that the page of `LockManager` begins with `connect`.
@@ -108,7 +113,7 @@ mod value;
 #[cfg(all(lockmacro_simulation, feature = "test-util"))]
 #[doc(hidden)]
 pub mod simulation {
-    #[cfg(feature = "defer")]
+    #[cfg(all(feature = "defer", feature = "redis"))]
     pub use crate::store::redis::scripts::scripts;
     pub use crate::sys::world::{Entered, Opening, Stream, Task, World, enter};
 }

@@ -149,9 +149,8 @@ pub enum LockError {
     /// may have been applied is released in the background. A call to be deferred may have been
     /// stored.
     ///
-    /// Of a Redlock, fewer nodes than a majority have answered. With
-    /// [`replicated`](crate::LockManagerBuilder::replicated), too few replicas may have
-    /// acknowledged the lock in time: one to be acquired is released, and one to be extended is
+    /// Of a Redlock, fewer nodes than a majority have answered. Where
+    /// [replicas](crate::guide::redis#replicated) count, too few of them may have acknowledged the lock in time: one to be acquired is released, and one to be extended is
     /// held as long as before.
     #[error("the lock server is unavailable: {reason} ({detail}{})", after(", at ", server.as_deref()))]
     #[non_exhaustive]
