@@ -593,6 +593,7 @@ impl LockManagerBuilder {
                 return Err(store.refusal(setting, detail));
             }
         }
+        store.check_limits()?;
         if let Some(ttl) = self.defaults.given_ttl() {
             store.check_ttl("default_ttl", ttl)?;
         }
