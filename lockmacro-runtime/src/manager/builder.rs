@@ -344,6 +344,7 @@ impl LockManagerBuilder {
         if let Some(setting) = self.extra.names().next() {
             return Err(store.refusal(setting, setting::why_not_own(setting)));
         }
+        store.check_limits()?;
         if let Some(ttl) = self.defaults.given_ttl() {
             store.check_ttl("default_ttl", ttl)?;
         }
