@@ -1,7 +1,7 @@
 //! gRPC on a connection to one node: a request is a stream of HTTP/2, and each message on it is
 //! preceded by a flag and its length.
 
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -25,7 +25,9 @@ pub(crate) struct Connection {
     /// What the login has given.
     token: Option<HeaderValue>,
     driver: AbortHandle,
-    answered: Mutex<Instant>,
+    opened: Instant,
+    /// When the node answered last: microseconds after the connection was opened.
+    answered: AtomicU64,
 }
 
 impl Connection {
@@ -37,8 +39,9 @@ impl Connection {
         let opened = h2::client::handshake(transport).await.map_err(Failure::not_sent)?;
         let (requests, connection) = opened;
         let driver = tokio::spawn(connection).abort_handle();
-        let answered = Mutex::new(Instant::now());
-        Ok(Self { requests, origin, token: None, driver, answered })
+        let opened = Instant::now();
+        let answered = AtomicU64::new(0);
+        Ok(Self { requests, origin, token: None, driver, opened, answered })
     }
 
     /// Sends this token with every request from now on.
@@ -48,7 +51,8 @@ impl Connection {
 
     /// Whether the node has answered any request since then.
     pub(crate) fn has_answered_since(&self, then: Instant) -> bool {
-        *self.answered.lock().expect("no panic") > then
+        let answered = Duration::from_micros(self.answered.load(Ordering::Relaxed));
+        self.opened + answered > then
     }
 
     /// Whether it has ended, so that nothing can be sent on it.
@@ -70,7 +74,8 @@ impl Connection {
             let answer = stream.next().await?;
             // A status behind the answer would say that the answer does not count.
             let end = stream.next().await?;
-            *self.answered.lock().expect("no panic") = Instant::now();
+            let now = u64::try_from(self.opened.elapsed().as_micros()).unwrap_or(u64::MAX);
+            self.answered.store(now, Ordering::Relaxed);
             answer.filter(|_| end.is_none()).ok_or(Failure::unanswered("half of an answer"))
         };
         let late = |_| Failure::unanswered(format!("{} has not answered in {time:?}", self.origin));

@@ -105,7 +105,14 @@ impl EtcdStore {
     fn revoke(&self, on: &Arc<Connection>, lease: i64) {
         let client = Arc::clone(&self.client);
         let on = Arc::clone(on);
-        tokio::spawn(async move { client.call(&on, api::revoke(lease)).await });
+        tokio::spawn(async move {
+            let revoked = client.call(&on, api::revoke(lease)).await;
+            if revoked.is_err_and(|failure| failure.is_of_the_node())
+                && let Ok(another) = client.connection().await
+            {
+                let _ = client.call(&another, api::revoke(lease)).await;
+            }
+        });
     }
 
     /// Lets a key of the token end a ttl from now on, unless it ends later anyway.

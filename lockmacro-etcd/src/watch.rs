@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
@@ -58,7 +58,7 @@ impl Watch {
 
     /// Remembers that a key was held at a revision, as its caller may wait for it next.
     pub(crate) fn is_held(&self, name: &str, revision: i64) {
-        let mut held = self.held.lock().expect("no panic");
+        let mut held = lock(&self.held);
         // Those who did not wait have left theirs.
         if held.len() >= REMEMBERED {
             held.clear();
@@ -68,7 +68,7 @@ impl Watch {
 
     /// Lasts until the key is deleted, from the answer on that it was held.
     pub(crate) async fn freed(&self, name: &str, key: Vec<u8>) {
-        let Some(after) = self.held.lock().expect("no panic").remove(name) else {
+        let Some(after) = lock(&self.held).remove(name) else {
             // Nothing tells since when: the caller's next question does.
             return std::future::pending().await;
         };
@@ -82,7 +82,7 @@ impl Watch {
 
     /// Sends an order to the task, which is started if there is none.
     fn order(&self, mut order: Order) -> mpsc::UnboundedSender<Order> {
-        let mut orders = self.orders.lock().expect("no panic");
+        let mut orders = lock(&self.orders);
         loop {
             let sender = orders.get_or_insert_with(|| {
                 let (sender, received) = mpsc::unbounded_channel();
@@ -96,6 +96,11 @@ impl Watch {
             *orders = None;
         }
     }
+}
+
+/// What is in these mutexes is whole at any time, also if a thread has panicked.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Forgets a key when its caller waits no longer.

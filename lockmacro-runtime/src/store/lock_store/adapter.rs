@@ -1,7 +1,7 @@
 //! The adapter: a store of one's own as the engine asks it.
 
 use std::fmt;
-use std::future::{pending, ready};
+use std::future::pending;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -394,7 +394,7 @@ impl Backend for Adapter {
     #[cfg(feature = "reuse")]
     fn kept<'a>(&'a self, _: ValueOf<'a>) -> StoreFuture<'a, Result<Option<KeptText>, LockError>> {
         let detail = "keeps no values: use one Redis server, a cluster or PostgreSQL";
-        Box::pin(ready(Err(self.refusal("reuse", detail))))
+        Box::pin(async { Err(self.refusal("reuse", detail)) })
     }
 
     fn at_once(&self, _: &[LockKey]) -> usize {
