@@ -67,24 +67,22 @@ impl Connection {
 
     /// Sends a request, and waits so long for its answer.
     pub(crate) async fn call(&self, request: Request, time: Duration) -> Result<Answer, CallError> {
-        let (path, message) = request;
         let call = async {
-            let mut stream = self.stream(path).await?;
-            stream.send(&message, true)?;
-            let answer = stream.next().await?;
+            let (mut messages, mut answers) = self.stream(request.path).await?;
+            messages.send(&request.message, true)?;
+            let answer = answers.next().await?;
             // A status behind the answer would say that the answer does not count.
-            let end = stream.next().await?;
+            let end = answers.next().await?;
             let now = u64::try_from(self.opened.elapsed().as_micros()).unwrap_or(u64::MAX);
             self.answered.store(now, Ordering::Relaxed);
             answer.filter(|_| end.is_none()).ok_or(CallError::unanswered("half of an answer"))
         };
-        let late =
-            |_| CallError::unanswered(format!("{} has not answered in {time:?}", self.origin));
+        let late = |_| CallError::unanswered(format!("{} has not answered in {time:?}", self.origin));
         timeout(time, call).await.map_err(late)?
     }
 
     /// Begins a request that may have several messages, and several answers.
-    pub(crate) async fn stream(&self, path: &'static str) -> Result<Stream, CallError> {
+    pub(crate) async fn stream(&self, path: &str) -> Result<(Messages, Answers), CallError> {
         let mut requests = self.requests.clone().ready().await.map_err(CallError::not_sent)?;
         let mut request = http::Request::post(format!("{}{path}", self.origin))
             .header("content-type", "application/grpc")
@@ -97,7 +95,8 @@ impl Connection {
         let request = request.body(()).map_err(CallError::not_sent)?;
         let opened = requests.send_request(request, false).map_err(CallError::not_sent)?;
         let (answer, send) = opened;
-        Ok(Stream { send, head: Some(answer), body: None, buffer: BytesMut::new() })
+        let answers = Answers { head: Some(answer), body: None, buffer: BytesMut::new() };
+        Ok((Messages(send), answers))
     }
 }
 
@@ -107,15 +106,10 @@ impl Drop for Connection {
     }
 }
 
-/// The messages of one request, and of its answer.
-pub(crate) struct Stream {
-    send: SendStream<Bytes>,
-    head: Option<h2::client::ResponseFuture>,
-    body: Option<RecvStream>,
-    buffer: BytesMut,
-}
+/// The messages of one request.
+pub(crate) struct Messages(SendStream<Bytes>);
 
-impl Stream {
+impl Messages {
     /// Sends a message, which is the last one or not.
     pub(crate) fn send(&mut self, message: &Message, is_last: bool) -> Result<(), CallError> {
         let message = message.as_ref();
@@ -123,9 +117,18 @@ impl Stream {
         frame.put_u8(0);
         frame.put_u32(u32::try_from(message.len()).map_err(CallError::not_sent)?);
         frame.put_slice(message);
-        self.send.send_data(frame.freeze(), is_last).map_err(CallError::unanswered)
+        self.0.send_data(frame.freeze(), is_last).map_err(CallError::unanswered)
     }
+}
 
+/// The messages of its answer.
+pub(crate) struct Answers {
+    head: Option<h2::client::ResponseFuture>,
+    body: Option<RecvStream>,
+    buffer: BytesMut,
+}
+
+impl Answers {
     /// The next message, or `None` at the end. A dropped future loses none.
     pub(crate) async fn next(&mut self) -> Result<Option<Answer>, CallError> {
         const PREFIX: usize = 5;
