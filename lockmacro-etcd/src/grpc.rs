@@ -77,7 +77,8 @@ impl Connection {
             self.answered.store(now, Ordering::Relaxed);
             answer.filter(|_| end.is_none()).ok_or(CallError::unanswered("half of an answer"))
         };
-        let late = |_| CallError::unanswered(format!("{} has not answered in {time:?}", self.origin));
+        let late =
+            |_| CallError::unanswered(format!("{} has not answered in {time:?}", self.origin));
         timeout(time, call).await.map_err(late)?
     }
 

@@ -12,7 +12,7 @@ use futures_util::future::{Either, join, select};
 use tokio::time::sleep;
 
 use super::awaits::{AWAITS_MAX, until_await};
-use super::case::{Case, Fault, CaseResult, expect};
+use super::case::{Case, CaseResult, Fault, expect};
 use crate::store::{HeldKey, LockStore, Outcome};
 use crate::sys::time::Instant;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::awaits::{AWAITS_MAX, until_await};
-use super::case::{Case, Fault, CaseResult, expect};
+use super::case::{Case, CaseResult, Fault, expect};
 use crate::store::{HeldKey, LockStore};
 use crate::sys::time::Instant;
 

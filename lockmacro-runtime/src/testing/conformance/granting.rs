@@ -9,7 +9,7 @@ use futures_util::future::{join_all, try_join_all};
 use tokio::sync::Barrier;
 use tokio::time::sleep;
 
-use super::case::{Case, Fault, TakenGrant, CaseResult, expect};
+use super::case::{Case, CaseResult, Fault, TakenGrant, expect};
 use crate::store::{AcquireRequest, LockStore, Outcome};
 use crate::sys::task::spawn;
 use crate::sys::time::Instant;
