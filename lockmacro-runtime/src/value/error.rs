@@ -66,7 +66,7 @@ pub use unavailable_reason::UnavailableReason;
 /// fn answer(error: &LockError) -> (u16, Option<u64>, &str) {
 ///     (error.http_status(), error.retry_after_secs(), error.public_message())
 /// }
-/// # assert_eq!(answer(&LockError::NotInstalled).0, 500);
+/// # assert_eq!(answer(&LockError::access_denied("no rights")).0, 500);
 /// ```
 ///
 /// [`Busy`]: LockError::Busy
@@ -267,11 +267,12 @@ pub enum LockError {
     /// program starts, or name a manager.
     ///
     /// [`LockManager::install`]: crate::LockManager::install
-    #[error(
-        "no lock manager is installed: call `LockManager::install` when the program starts; in a \
-         test, `LockManager::scope` does not cover tasks that are spawned inside it"
-    )]
-    NotInstalled,
+    #[error("{detail}")]
+    #[non_exhaustive]
+    NotInstalled {
+        /// What to do. It is a field, because programs that end with this error show its `Debug`.
+        detail: &'static str,
+    },
     /// An async lock was requested outside of a tokio runtime, or a blocking one on the thread of a
     /// current-thread runtime, such as a worker of actix: that would stop the task that holds the
     /// lock.

@@ -63,8 +63,8 @@ messages! {
          `{package} = \"{version}\"` to its `[dependencies]`, or write `crate = path` with the \
          path under which another crate re-exports it";
     feature(policy) =
-        "`{policy}` is a feature: write `lockmacro-runtime = {{ version = \"0.1\", features = \
-         [\"{policy}\"] }}` in Cargo.toml";
+        "`{policy}` is a feature of `lockmacro-runtime`: turn it on with `cargo add \
+         lockmacro-runtime --features {policy}`";
 }
 
 // Keys.

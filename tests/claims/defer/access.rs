@@ -42,7 +42,7 @@ async fn defer_and_run(server: &Server, patience: Duration) -> Result<(), LockEr
     let done = calls.all().len();
     locks.shutdown(TEST_TIMEOUT).await?;
     working.await.expect("no panic")?;
-    if done == 2 { Ok(()) } else { Err(LockError::NotInstalled) }
+    if done == 2 { Ok(()) } else { Err(LockError::unavailable("its own")) }
 }
 
 #[tokio::test]

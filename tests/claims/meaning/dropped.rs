@@ -113,7 +113,10 @@ async fn a_release_dropped_at_any_point_leaves_no_lock(backend: &Backend) {
         let released = async |polls| {
             let guard = all(&manager, &keys).acquire().await.expect("free");
             match drop_after_polls(guard.release(), polls).await {
-                Polled::Completed(result) => Some(result.expect("released")),
+                Polled::Completed(result) => {
+                    result.expect("released");
+                    Some(())
+                }
                 Polled::Dropped => None,
             }
         };
