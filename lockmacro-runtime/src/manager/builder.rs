@@ -25,7 +25,7 @@ use crate::value::defaults::Defaults;
 use crate::value::error::LockError;
 use crate::value::fence::{RETENTION, RETENTION_MAX, RETENTION_MIN};
 use crate::value::setting;
-use crate::value::url::{Url, decoded, duration, named};
+use crate::value::url::{SCHEMES, Url, decoded, duration, named};
 
 /// How long a caller waits by default for a server that fails or does not answer.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -356,8 +356,13 @@ impl LockManagerBuilder {
         let extra = self.extra.clone();
         let mut url = extra.added_to(Url::parse(url)?);
         extra.check(url.scheme)?;
+        if !setting::is_scheme(url.scheme) {
+            return Err(LockError::invalid_url(SCHEMES));
+        }
         self.take_from(&mut url)?;
         if url.is_only("memory") {
+            // Else a forgotten URL would show in nothing but in bodies that run twice.
+            tracing::info!("locks are kept in memory, so other processes do not see them");
             return Ok(Store::of(Memory::shared()));
         }
         #[cfg(feature = "postgres")]

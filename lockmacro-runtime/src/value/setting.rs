@@ -79,6 +79,11 @@ fn stores(scheme: &str) -> Option<Stores> {
     })
 }
 
+/// Whether this is a scheme of a store, in capitals or not.
+pub(crate) fn is_scheme(scheme: &str) -> bool {
+    stores(&scheme.to_ascii_lowercase()).is_some()
+}
+
 /// Whether a URL of this scheme has settings for encrypted connections to Redis servers.
 pub(crate) fn is_encrypted(scheme: &str) -> bool {
     stores(scheme).is_some_and(|stores| stores & ENCRYPTED != 0)

@@ -7,6 +7,10 @@ use crate::value::fence::{RETENTION_MAX, RETENTION_MIN};
 
 /// Names the form of a URL in error texts, instead of the URL, which may have a password in it.
 pub(crate) const FORM: &str = "it is not of the form `redis://user:password@host:port/db`";
+/// What a URL may begin with.
+pub(crate) const SCHEMES: &str = "it begins with none of `memory://`, `redis://`, `rediss://`, \
+    `redis+unix://`, `redis-sentinel://`, `redis-cluster://`, `redlock://` and `postgres://`; locks \
+    in etcd have a package of their own, `lockmacro-etcd`";
 /// For a user or password that a `?` has cut in two.
 const UNESCAPED: &str = "it has a `?` before its last `@`, which is written `%3F` in a password";
 
@@ -33,7 +37,8 @@ impl<'a> Url<'a> {
             let why = "it has a `#` in it, which is written `%23` in a password";
             return Err(LockError::invalid_url(why));
         }
-        let (scheme, rest) = url.split_once("://").ok_or_else(|| LockError::invalid_url(FORM))?;
+        let (scheme, rest) =
+            url.split_once("://").ok_or_else(|| LockError::invalid_url(SCHEMES))?;
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         let path = place.split_once('/');
         let (authority, path) = path.map_or((place, None), |(before, path)| (before, Some(path)));
