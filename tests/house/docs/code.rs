@@ -50,6 +50,7 @@ pub fn settings(path: &Path) -> BTreeSet<String> {
             syn::Pat::Lit(syn::PatLit { lit: syn::Lit::Str(text), .. }) => {
                 found.insert(text.value());
             }
+            syn::Pat::Guard(guarded) => collect(&guarded.pat, found),
             syn::Pat::Or(any) => any.cases.iter().for_each(|case| collect(case, found)),
             syn::Pat::Tuple(pair) => pair.elems.iter().take(1).for_each(|one| collect(one, found)),
             _ => {}
