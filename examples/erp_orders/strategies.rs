@@ -48,7 +48,7 @@ impl Desk {
     on_busy = defer("50ms"), name = "erp.handle"
 )]
 pub async fn handle_or_later(desk: String, request: Request) -> Result<(), OrderError> {
-    let record = RECORD.get().ok_or(LockError::NotInstalled)?;
+    let record = RECORD.get().ok_or_else(|| LockError::unavailable("no record is kept"))?;
     let _presence = record.enter(&desk, &request)?;
     sleep(WORK).await;
     Ok(())

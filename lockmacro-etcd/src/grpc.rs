@@ -1,7 +1,7 @@
 //! gRPC on a connection to one node: a request is a stream of HTTP/2, and each message on it is
 //! preceded by a flag and its length.
 
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -25,7 +25,9 @@ pub(crate) struct Connection {
     /// What the login has given.
     token: Option<HeaderValue>,
     driver: AbortHandle,
-    answered: Mutex<Instant>,
+    opened: Instant,
+    /// When the node answered last: microseconds after the connection was opened.
+    answered: AtomicU64,
 }
 
 impl Connection {
@@ -37,8 +39,9 @@ impl Connection {
         let opened = h2::client::handshake(transport).await.map_err(CallError::not_sent)?;
         let (requests, connection) = opened;
         let driver = tokio::spawn(connection).abort_handle();
-        let answered = Mutex::new(Instant::now());
-        Ok(Self { requests, origin, token: None, driver, answered })
+        let opened = Instant::now();
+        let answered = AtomicU64::new(0);
+        Ok(Self { requests, origin, token: None, driver, opened, answered })
     }
 
     /// Sends this token with every request from now on.
@@ -48,7 +51,8 @@ impl Connection {
 
     /// Whether the node has answered any request since then.
     pub(crate) fn has_answered_since(&self, then: Instant) -> bool {
-        *self.answered.lock().expect("no panic") > then
+        let answered = Duration::from_micros(self.answered.load(Ordering::Relaxed));
+        self.opened + answered > then
     }
 
     /// Whether it has ended, so that nothing can be sent on it.
@@ -63,14 +67,14 @@ impl Connection {
 
     /// Sends a request, and waits so long for its answer.
     pub(crate) async fn call(&self, request: Request, time: Duration) -> Result<Answer, CallError> {
-        let (path, message) = request;
         let call = async {
-            let mut stream = self.stream(path).await?;
-            stream.send(&message, true)?;
-            let answer = stream.next().await?;
+            let (mut messages, mut answers) = self.stream(request.path).await?;
+            messages.send(&request.message, true)?;
+            let answer = answers.next().await?;
             // A status behind the answer would say that the answer does not count.
-            let end = stream.next().await?;
-            *self.answered.lock().expect("no panic") = Instant::now();
+            let end = answers.next().await?;
+            let now = u64::try_from(self.opened.elapsed().as_micros()).unwrap_or(u64::MAX);
+            self.answered.store(now, Ordering::Relaxed);
             answer.filter(|_| end.is_none()).ok_or(CallError::unanswered("half of an answer"))
         };
         let late =
@@ -79,7 +83,7 @@ impl Connection {
     }
 
     /// Begins a request that may have several messages, and several answers.
-    pub(crate) async fn stream(&self, path: &'static str) -> Result<Stream, CallError> {
+    pub(crate) async fn stream(&self, path: &str) -> Result<(Messages, Answers), CallError> {
         let mut requests = self.requests.clone().ready().await.map_err(CallError::not_sent)?;
         let mut request = http::Request::post(format!("{}{path}", self.origin))
             .header("content-type", "application/grpc")
@@ -92,7 +96,8 @@ impl Connection {
         let request = request.body(()).map_err(CallError::not_sent)?;
         let opened = requests.send_request(request, false).map_err(CallError::not_sent)?;
         let (answer, send) = opened;
-        Ok(Stream { send, head: Some(answer), body: None, buffer: BytesMut::new() })
+        let answers = Answers { head: Some(answer), body: None, buffer: BytesMut::new() };
+        Ok((Messages(send), answers))
     }
 }
 
@@ -102,15 +107,10 @@ impl Drop for Connection {
     }
 }
 
-/// The messages of one request, and of its answer.
-pub(crate) struct Stream {
-    send: SendStream<Bytes>,
-    head: Option<h2::client::ResponseFuture>,
-    body: Option<RecvStream>,
-    buffer: BytesMut,
-}
+/// The messages of one request.
+pub(crate) struct Messages(SendStream<Bytes>);
 
-impl Stream {
+impl Messages {
     /// Sends a message, which is the last one or not.
     pub(crate) fn send(&mut self, message: &Message, is_last: bool) -> Result<(), CallError> {
         let message = message.as_ref();
@@ -118,9 +118,18 @@ impl Stream {
         frame.put_u8(0);
         frame.put_u32(u32::try_from(message.len()).map_err(CallError::not_sent)?);
         frame.put_slice(message);
-        self.send.send_data(frame.freeze(), is_last).map_err(CallError::unanswered)
+        self.0.send_data(frame.freeze(), is_last).map_err(CallError::unanswered)
     }
+}
 
+/// The messages of its answer.
+pub(crate) struct Answers {
+    head: Option<h2::client::ResponseFuture>,
+    body: Option<RecvStream>,
+    buffer: BytesMut,
+}
+
+impl Answers {
     /// The next message, or `None` at the end. A dropped future loses none.
     pub(crate) async fn next(&mut self) -> Result<Option<Answer>, CallError> {
         const PREFIX: usize = 5;

@@ -29,7 +29,7 @@ impl Manager {
     /// # Errors
     /// [`LockError::NotInstalled`] when there is none.
     pub(crate) fn installed() -> Result<Arc<Self>, LockError> {
-        INSTALLED.get().cloned().ok_or(LockError::NotInstalled)
+        INSTALLED.get().cloned().ok_or(LockError::NOT_INSTALLED)
     }
 
     /// Makes this the installed manager, unless another one is.
@@ -64,6 +64,7 @@ impl Manager {
         }
         // Only now, as the last releases have needed the connections.
         core.store.backend.close();
+        core.background.store.backend.close();
         core.background.stop();
         Ok(())
     }

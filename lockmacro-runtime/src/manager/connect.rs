@@ -20,12 +20,14 @@ impl LockManager {
     ///   `sentinel_password=` log in to the sentinels themselves. `rediss-sentinel://` encrypts
     ///   both;
     /// - `redlock://[user:password@]host:port,host:port,host:port[/db]`: a majority of these
-    ///   servers, as [`redlock`](LockManagerBuilder::redlock). `?durable`, `longest_ttl=10m` and
+    ///   servers, a [Redlock](crate::guide::redis#redlock). `?durable`, `longest_ttl=10m` and
     ///   `node_timeout=50ms` set the same as the builder's methods. `redlocks://` is encrypted;
     /// - `postgres://user[:password]@host[:port],…[/database]`, with the feature `postgres`: see
     ///   [PostgreSQL](crate::guide::postgres);
     /// - `memory://`: the locks of this process, with the same meaning and without a server.
     ///   Managers connected to `memory://` exclude each other, as managers of one server do.
+    ///
+    /// Redis servers need the feature `redis`, which is on by default.
     ///
     /// A URL can carry more settings, as `redis://localhost?default_ttl=1m&key_prefix=shop:`. The
     /// [table of settings](crate::guide::settings#in-a-url) has all of them, and says which URLs

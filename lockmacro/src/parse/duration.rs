@@ -4,10 +4,9 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use humantime::{format_duration, parse_duration};
-use quote::ToTokens as _;
 use syn::{Error, Expr, ExprLit, ExprUnary, Lit, Result, UnOp};
 
-use crate::fix::slips::near;
+use crate::fix::slips::{near, shown};
 use crate::messages;
 use crate::parse::path::is_path;
 
@@ -88,7 +87,7 @@ pub(crate) fn time(form: &str, value: Expr, bounds: &Bounds) -> Result<Time> {
         Expr::Lit(_) | Expr::Unary(ExprUnary { op: UnOp::Neg(_), .. }) => None,
         _ => return Ok(Time::Expr(Box::new(value))),
     };
-    let shown = value.to_token_stream().to_string();
+    let shown = shown(&value);
     let text = quoted.as_ref().unwrap_or(&shown);
     let message = match parse(text.trim()) {
         Some(Duration::ZERO) if is_wait => messages::ZERO_WAIT.to_owned(),
@@ -101,10 +100,12 @@ pub(crate) fn time(form: &str, value: Expr, bounds: &Bounds) -> Result<Time> {
             messages::out_of_bounds(format_duration(*bounds.start()), most)
         }
         time => {
+            let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
             let example = match time {
-                Some(_) => text,
-                None if is_wait => "5s",
-                None => "300s",
+                Some(_) => text.clone(),
+                None if is_number => format!("{text}s"),
+                None if is_wait => "5s".to_owned(),
+                None => "300s".to_owned(),
             };
             messages::no_duration(shown.as_str(), form.replace("{}", &format!("{example:?}")))
         }
@@ -184,7 +185,7 @@ mod tests {
             (parse_quote!(300), "300", "300s"),
             (parse_quote!(5min), "5min", "5min"),
             (parse_quote!(1.5s), "1.5s", "300s"),
-            (parse_quote!(-5), "- 5", "300s"),
+            (parse_quote!(-5), "-5", "300s"),
             (parse_quote!(true), "true", "300s"),
         ] {
             let error = read(value).unwrap_err();

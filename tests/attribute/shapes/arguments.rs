@@ -199,6 +199,10 @@ async fn constants_and_structs_may_have_any_name() {
     assert_eq!(names_of_ours::audit(&locks, "7".to_owned()).await.unwrap(), 9);
 }
 
+fn no_shop() -> LockError {
+    LockError::unavailable("there is no such shop")
+}
+
 #[tokio::test]
 async fn branches_and_failures_may_give_the_manager() {
     struct Shops {
@@ -207,7 +211,7 @@ async fn branches_and_failures_may_give_the_manager() {
     }
     impl Shops {
         fn of(&self, id: u64) -> Result<&LockManager, LockError> {
-            if id > 9 { Err(LockError::NotInstalled) } else { Ok(&self.eu) }
+            if id > 9 { Err(no_shop()) } else { Ok(&self.eu) }
         }
 
         #[distributed_lock(key = "order:7", manager = self.of(id)?)]
@@ -228,7 +232,7 @@ async fn branches_and_failures_may_give_the_manager() {
     let shops = Shops { eu: LockManager::isolated_memory(), us: LockManager::isolated_memory() };
     let _guard = probe(&shops.eu, KEY).acquire().await.unwrap();
     assert!(shops.audit(7).await.unwrap_err().is_busy());
-    assert_eq!(shops.audit(10).await, Err(LockError::NotInstalled));
+    assert_eq!(shops.audit(10).await, Err(no_shop()));
     assert!(shops.assign(7).await.unwrap_err().is_busy());
     shops.assign(10).await.unwrap();
     let book = |id| std::thread::scope(|scope| scope.spawn(|| shops.book(id)).join().unwrap());

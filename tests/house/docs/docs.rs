@@ -82,16 +82,35 @@ fn the_two_commands_are_in_the_readme() {
 /// A newcomer waits for it: 110 crates take less than a minute on two processors.
 #[test]
 fn the_first_command_builds_few_crates() {
-    let cargo = std::env::var_os("CARGO").expect("cargo runs this");
-    let mut tree = std::process::Command::new(cargo);
     // Of the default members, as `cargo run --example` builds them.
-    tree.args(["tree", "--offline", "--locked", "--prefix", "none"]).current_dir(root());
-    let output = tree.output().expect("cargo tree");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let text = String::from_utf8(output.stdout).expect("names");
-    let crates: BTreeSet<_> = text.lines().map(|line| line.trim_end_matches(" (*)")).collect();
+    let crates = built(&[]);
     assert!(crates.len() > 50, "{crates:?}");
     assert!(crates.len() <= 110, "{} crates", crates.len());
+}
+
+/// The crates that cargo builds for these arguments, each as `name v1.2.3`.
+fn built(arguments: &[&str]) -> BTreeSet<String> {
+    let cargo = std::env::var_os("CARGO").expect("cargo runs this");
+    let mut tree = std::process::Command::new(cargo);
+    tree.args(["tree", "--offline", "--locked", "--prefix", "none"]).args(arguments);
+    let output = tree.current_dir(root()).output().expect("cargo tree");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).expect("names");
+    text.lines().map(|line| line.trim_end_matches(" (*)").to_owned()).collect()
+}
+
+#[test]
+fn a_program_without_redis_builds_no_client_of_it() {
+    let postgres = ["--no-default-features", "--features", "macros,postgres,postgres-tls"];
+    let postgres = [&["--package", "lockmacro-runtime"], &postgres[..]].concat();
+    let etcd = ["--package", "lockmacro-etcd", "--all-features"];
+    let has_client = |arguments: &[&str]| {
+        let crates = built(arguments);
+        assert!(crates.len() > 30, "{crates:?}");
+        crates.iter().any(|name| name.starts_with("redis v"))
+    };
+    assert!(!has_client(&postgres) && !has_client(&etcd));
+    assert!(has_client(&["--package", "lockmacro-runtime"]));
 }
 
 #[test]
@@ -163,7 +182,7 @@ fn the_arguments_are_those_of_the_attribute() {
 #[test]
 fn the_errors_are_those_of_the_runtime() {
     let variants = code::variants(&runtime("value/error.rs"), "LockError");
-    assert_eq!(page("operation.md").section("Each error").names_in_tables(), variants);
+    assert_eq!(page("reference/errors.md").section("Each error").names_in_tables(), variants);
 }
 
 #[test]
@@ -262,8 +281,6 @@ a key, with its prefix | 1,024 bytes
     value/fence/mod.rs RETENTION: Duration = Duration::from_secs(7 * 24 * 60 * 60)
     value/fence/mod.rs RETENTION_MIN: Duration = Duration::from_secs(24 * 60 * 60)
     value/fence/mod.rs RETENTION_MAX: Duration = Duration::from_secs(3_650 * 24 * 60 * 60)
-fences of a grant | 256
-    value/fence/mod.rs LONGEST: u64 = 256
 arguments of a job | 1 MiB
     jobs/limits.rs SIZE_MAX: usize = 1 << 20
 jobs of a function that wait | 1,000,000

@@ -52,6 +52,27 @@ async fn a_ttl_is_rounded_up_to_the_unit_of_the_store() {
 }
 
 #[tokio::test]
+async fn no_ttl_is_rounded_up_beyond_the_longest() {
+    let limits = StoreLimits::default().granularity(SECOND).longest_ttl(ms(9_500));
+    let table = Table::limited(limits);
+    let locks = manager(&table).await;
+    is_refused(lock(&locks, "order:1").ttl(ms(9_500)).acquire().await, "ttl", "9s");
+    let guard = lock(&locks, "order:1").ttl(ms(8_500)).acquire().await.expect("free");
+    assert!(table.left("order:1") <= 9 * SECOND);
+    guard.release().await.expect("held");
+}
+
+#[tokio::test]
+async fn limits_that_leave_no_ttl_are_refused_at_connect() {
+    let limits = StoreLimits::default().shortest_ttl(2 * SECOND).longest_ttl(ms(2_500));
+    LockManager::builder().connect_store(Table::limited(limits.clone())).await.expect("2 s");
+    for limits in [limits.clone().longest_ttl(SECOND), limits.granularity(3 * SECOND)] {
+        let connected = LockManager::builder().connect_store(Table::limited(limits)).await;
+        is_refused(connected, "store", "shortest ttl of 2s");
+    }
+}
+
+#[tokio::test]
 async fn jobs_values_and_inspection_are_refused_by_name() {
     let locks = manager(&Table::default()).await;
     let jobs = locks.job_queue();

@@ -74,8 +74,7 @@ mod tests {
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
-    const BUILDER: Rules =
-        Rules { longest_ttl: SECOND, durable: false, node: SECOND, fence_retention: SECOND };
+    const BUILDER: Rules = Rules { longest_ttl: SECOND, durable: false, node: SECOND };
 
     /// The nodes of a URL, and their settings beside those of a builder.
     fn read(url: &str, mut rules: Rules) -> Result<(Vec<Url<'_>>, Rules), LockError> {

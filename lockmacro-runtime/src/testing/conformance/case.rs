@@ -27,6 +27,8 @@ const CALL: Duration = Duration::from_secs(5);
 /// Pauses between two questions.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(100);
+/// The same just before the end of a lease.
+const PAUSE_AT_END: Duration = Duration::from_millis(2);
 
 /// The outcome of a claim.
 pub(super) type CaseResult = Result<(), Fault>;
@@ -81,6 +83,11 @@ impl<S: LockStore> Suite<S> {
     pub(super) fn has_fences(&self) -> bool {
         self.limits.has_fences
     }
+
+    /// The shortest ttl that is tried, of which others are multiples.
+    pub(super) fn shortest_ttl(&self) -> Duration {
+        self.limits.usable(TTL)
+    }
 }
 
 /// Random bits, for keys and tokens.
@@ -123,11 +130,11 @@ impl<'a, S: LockStore> Case<'a, S> {
 
     /// A ttl of `halves` halves of the shortest one that is tried.
     pub(super) fn halves(&self, halves: u32) -> Duration {
-        self.usable(self.suite.limits.shortest_ttl.max(TTL) * halves / 2)
+        self.usable(self.suite.shortest_ttl() * halves / 2)
     }
 
     pub(super) fn usable(&self, ttl: Duration) -> Duration {
-        self.suite.limits.usable(ttl.min(self.suite.limits.longest_ttl))
+        self.suite.limits.usable(ttl)
     }
 
     /// The shortest ttl that is tried.
@@ -137,7 +144,12 @@ impl<'a, S: LockStore> Case<'a, S> {
 
     /// A ttl that outlasts the claim.
     pub(super) fn long(&self) -> Duration {
-        self.usable(LONG)
+        self.usable(LONG.max(8 * self.suite.shortest_ttl()))
+    }
+
+    /// The longest ttl that the store permits.
+    pub(super) fn longest(&self) -> Duration {
+        self.suite.limits.longest_usable()
     }
 
     /// A unit of the store's ttl.
@@ -231,7 +243,9 @@ impl<'a, S: LockStore> Case<'a, S> {
     pub(super) async fn refused_until(&self, key: &str, end: Instant) -> CaseResult {
         while Instant::now() < end {
             self.refused(key, end).await?;
-            sleep(self.pause()).await;
+            // Often at the end, where a ttl that is a little too short shows.
+            let left = end.saturating_duration_since(Instant::now());
+            sleep(self.pause().min(left / 2).max(PAUSE_AT_END)).await;
         }
         Ok(())
     }

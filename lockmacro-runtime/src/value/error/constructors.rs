@@ -13,6 +13,11 @@ impl LockError {
     }
 
     pub(crate) const SHUT_DOWN: Self = LockError::ShutDown { held: 0 };
+    pub(crate) const NOT_INSTALLED: Self = LockError::NotInstalled {
+        detail: "no lock manager is installed: call `LockManager::install` when the program \
+                 starts, before it calls a locked function, or name one with `manager = …`; in a \
+                 test, `LockManager::scope` does not cover tasks that are spawned inside it",
+    };
     pub(crate) const NO_RUNTIME: Self = LockError::NoRuntime {
         detail: "no tokio runtime here: await the lock inside one, with its time and io enabled",
     };

@@ -8,7 +8,7 @@ use redis::{ConnectionAddr, ConnectionInfo, RedisConnectionInfo};
 use crate::store::redis::client::connector::Server;
 use crate::store::redis::client::sentinel::Sentinels;
 use crate::store::redis::client::settings::{Settings, connection_info};
-use crate::sys::platform::UNIX_SOCKETS;
+use crate::sys::platform::redis_streams::UNIX_SOCKETS;
 use crate::value::error::LockError;
 use crate::value::url::{Url, decoded, duration, named, retention};
 
