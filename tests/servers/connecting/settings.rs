@@ -160,10 +160,10 @@ async fn a_value_that_cannot_be_is_refused_by_the_name_of_its_setting() {
 #[tokio::test]
 async fn a_label_and_the_bounds_of_retry_after_are_seen_by_others() {
     let managers = [
-        LockManager::connect("memory://?label=web%2D3&retry_after=5s..7s").await,
+        LockManager::connect("memory://?label=web%2D3&retry_after=7s..9s").await,
         LockManager::builder()
             .label("web-3")
-            .retry_after(5 * SECOND..=7 * SECOND)
+            .retry_after(7 * SECOND..=9 * SECOND)
             .connect("memory://")
             .await,
     ];

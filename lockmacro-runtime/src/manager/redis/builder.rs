@@ -225,8 +225,9 @@ impl LockManagerBuilder {
         self,
         server: impl Into<RedisServer>,
     ) -> Result<LockManager, LockError> {
+        // The client may be one with encrypted connections.
+        self.extra.check("rediss")?;
         self.extra.check_without_url("set it on the `redis::Client`")?;
-        self.extra.check("redis")?;
         let store = self.one(Deployment::of_server(&server.into().0, self.timeout))?;
         self.asked(store).await
     }
