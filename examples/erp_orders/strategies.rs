@@ -23,7 +23,7 @@ pub enum Busy {
     Defer,
 }
 
-/// The record of the bodies of this process, which is global because a stored call knows no desk.
+/// The record of the bodies of this process, which is global because a job knows no desk.
 static RECORD: OnceLock<Record> = OnceLock::new();
 
 impl Desk {
@@ -69,7 +69,7 @@ pub fn install(locks: &LockManager, record: &Record) -> Result<(), LockError> {
 pub async fn finish(locks: &LockManager) -> Result<(), LockError> {
     let handle = handle_or_later_deferred;
     let worker = Worker::new(locks).register(handle());
-    // Without a server no call is run any more. The stored calls are run by the next run.
+    // Without a server no job is run any more. The jobs are run by the next run.
     let (mut ended, emptied) = (Ok(()), until_empty(locks, handle()));
     worker.run_until(async { ended = emptied.await }).await?;
     locks.shutdown(Duration::from_secs(5)).await?;

@@ -23,7 +23,8 @@ const RENEW: &str = "UPDATE lock SET ends = max(ends, now() + ?3), token = ?4
     WHERE key = ?1 AND token = ?2 AND ends > now() RETURNING true";
 const RELEASE: &str = "UPDATE lock SET ends = now() + ?3, token = ?4
     WHERE key = ?1 AND token = ?2 AND ends > now() RETURNING true";
-/// In milliseconds. Every process reads the clock of the machine.
+/// In milliseconds. This is the wall clock, as it is one clock for all processes and survives their
+/// end: when somebody sets it ahead, leases end early.
 const NOW: &str = "CAST(unixepoch('subsec') * 1000 AS INTEGER)";
 
 /// A file with locks.
@@ -40,7 +41,8 @@ impl FileStore {
         Ok(Self(Arc::new(Mutex::new(db))))
     }
 
-    /// Asks on a thread that may block. Where that fails, it is not known what was written.
+    /// Asks on a thread that may block. Where that fails, it is not known what was written. A query
+    /// whose future was dropped while it waited for its turn is not run any more.
     async fn ask<T: Send + 'static>(
         &self,
         statement: &str,
@@ -49,11 +51,14 @@ impl FileStore {
     ) -> Result<Option<T>, StoreError> {
         let db = Arc::clone(&self.0);
         let sql = statement.replace("now()", NOW);
-        let asked = tokio::task::spawn_blocking(move || {
+        let (answer, answered) = tokio::sync::oneshot::channel();
+        tokio::task::spawn_blocking(move || {
             let db = db.lock().unwrap_or_else(PoisonError::into_inner);
-            db.query_row(&sql, values, read).optional()
+            if !answer.is_closed() {
+                let _ = answer.send(db.query_row(&sql, values, read).optional());
+            }
         });
-        asked.await.map_err(StoreError::unknown)?.map_err(StoreError::unknown)
+        answered.await.map_err(StoreError::unknown)?.map_err(StoreError::unknown)
     }
 }
 

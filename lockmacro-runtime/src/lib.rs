@@ -25,9 +25,8 @@
 //! }
 //! ```
 //!
-//! The [guide] has sixteen pages in reading order. Good starts are the
-//! [first lock](guide::first_lock), [leases](guide::leases), and [fences](guide::fences) for data
-//! that must not be written late.
+//! The [guide] is in reading order. Good starts are the [first lock](guide::first_lock),
+//! [leases](guide::leases), and [fences](guide::fences) for data that must not be written late.
 //!
 //! # How to
 //!
@@ -40,7 +39,7 @@
 //! | stop when it is lost | the default, at the next await; `guard = lock` to look at it | [`LockGuard::lost`], [`LockGuard::check`] |
 //! | skip a call that another machine makes | `on_busy = skip` | [`Lock::try_run`] |
 //! | refuse a late writer | `fence = fence` | [`Lock::fenced`] |
-//! | test | `manager = locks` | [`LockManager::isolated_memory`] |
+//! | test without a server | nothing: call it in [`LockManager::scope`] | [`LockManager::isolated_memory`] |
 //! | shut down on SIGTERM | – | [`LockManager::shutdown`] |
 //!
 //! # Guarantees
@@ -50,7 +49,8 @@
 //! - the *rates* of the clients' clocks differ by less than 0.5 %;
 //! - the server neither loses acknowledged writes nor jumps its clock.
 //!
-//! Outside of these conditions no lock on Redis can guarantee exclusion. A body that cannot be
+//! On etcd the second one holds by itself, unless most of its nodes lose their disks. Outside of
+//! these conditions, no lock with a lease can guarantee exclusion. A body that cannot be
 //! [stopped](guide::leases#what-cannot-be-stopped) may run on after its lock is lost. A resource
 //! that checks the [fence](mod@fence) refuses the writes of such a body as soon as the next holder
 //! has written, unless the server has [lost the last fence](guide::fences#how-long-fences-grow) and

@@ -64,6 +64,7 @@ impl Manager {
         }
         // Only now, as the last releases have needed the connections.
         core.store.backend.close();
+        core.background.store.backend.close();
         core.background.stop();
         Ok(())
     }

@@ -179,18 +179,19 @@ impl LockManagerBuilder {
     /// Until then, each key that was locked with a fence takes about 145 bytes, and one more for
     /// each byte of the key beyond ten: a million different keys take 145 MB. After that, the next
     /// fence of the key is made from the server's clock, so the fences still grow unless that clock
-    /// was set back meanwhile. `memory://` keeps one number for all keys as long as the process
-    /// lives. A URL sets the same with `?fence_retention=30d`, and takes precedence over this
-    /// method.
+    /// was set back meanwhile. A URL sets the same with `?fence_retention=30d`, and takes precedence
+    /// over this method. It is for servers: `memory://` keeps one number for all keys as long as the
+    /// process lives, and connecting to it with this setting fails with
+    /// [`LockError::InvalidSetting`].
     ///
     /// ```
     /// # use std::time::Duration;
     /// # use lockmacro_runtime::LockManager;
     /// const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-    /// let locks = LockManager::builder().fence_retention(30 * DAY).isolated_memory();
-    /// # let _ = locks;
+    /// let builder = LockManager::builder().fence_retention(30 * DAY);
     /// ```
     pub fn fence_retention(mut self, retention: Duration) -> Self {
+        self.extra.asked("fence_retention");
         if (RETENTION_MIN..=RETENTION_MAX).contains(&retention) {
             self.fence_retention = retention
         } else {
@@ -341,12 +342,9 @@ impl LockManagerBuilder {
         self.defaults.usable()?;
         let store = Adapter::new(store, self.timeout, !self.defaults.asks_down);
         if let Some(setting) = self.extra.names().next() {
-            return Err(store.refusal(setting, "has no such setting"));
+            return Err(store.refusal(setting, setting::why_not_own(setting)));
         }
-        if self.fence_retention != RETENTION {
-            let detail = "decides itself how long it keeps fences";
-            return Err(store.refusal("fence_retention", detail));
-        }
+        store.check_limits()?;
         if let Some(ttl) = self.defaults.given_ttl() {
             store.check_ttl("default_ttl", ttl)?;
         }
@@ -400,7 +398,11 @@ impl LockManagerBuilder {
     }
 
     /// Makes a manager with locks of its own in memory, as [`LockManager::isolated_memory`] does.
-    /// A number of [replicas](crate::guide::redis#replicated) has no effect on it.
+    /// Settings that are about a server have no effect on it, such as
+    /// [`credentials`](LockManagerBuilder::credentials) and
+    /// [`fence_retention`](LockManagerBuilder::fence_retention), so a test can use the builder of
+    /// the program. A value out of its bounds is an error of the first lock, because this returns
+    /// none.
     ///
     /// ```
     /// # use lockmacro_runtime::LockManager;

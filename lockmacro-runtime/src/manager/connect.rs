@@ -29,12 +29,9 @@ impl LockManager {
     ///
     /// Redis servers need the feature `redis`, which is on by default.
     ///
-    /// A URL can carry more settings, each with the name of its method of the builder:
-    ///
-    /// - `?default_ttl=1m&default_wait=2s&key_prefix=shop:&fail_fast=no`, with every URL;
-    /// - `?fence_retention=30d`, with every URL but `memory://`;
-    /// - `?replicated=1&replicated_timeout=100ms`, with the first four kinds of URLs: see
-    ///   [replicas](crate::guide::redis#replicated).
+    /// A URL can carry more settings, as `redis://localhost?default_ttl=1m&key_prefix=shop:`. The
+    /// [table of settings](crate::guide::settings#in-a-url) has all of them, and says which URLs
+    /// each is for. A setting that the store does not have is refused by its name.
     ///
     /// ```
     /// use lockmacro_runtime::{LockError, LockManager};

@@ -225,15 +225,15 @@ impl LockManager {
         Self::builder().with(Store::of(Memory::disabled()))
     }
 
-    /// Returns the queue of jobs, to store jobs, to inspect them, and to have dead
-    /// letters run again.
+    /// Returns the queue of jobs, to store jobs, to inspect them, and to run dead ones
+    /// again.
     ///
     /// ```no_run
     /// # use lockmacro_runtime::defer::JobState;
     /// # use lockmacro_runtime::{LockError, LockManager};
     /// # async fn inspect(locks: LockManager) -> Result<(), LockError> {
     /// let dead = locks.job_queue().list("orders.audit".into(), JobState::Dead, 0, 100).await?;
-    /// println!("{} dead letters", dead.total);
+    /// println!("{} dead jobs", dead.total);
     /// # Ok(()) }
     /// ```
     #[cfg(feature = "defer")]

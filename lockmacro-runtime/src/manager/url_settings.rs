@@ -26,14 +26,21 @@ impl UrlSettings {
         self.0.entry(name).or_default();
     }
 
-    /// The settings that are set.
+    /// Fails if a store with URLs of this scheme lacks one of them.
+    pub(crate) fn check(&self, scheme: &str) -> Result<(), LockError> {
+        self.0.keys().try_for_each(|name| setting::check(scheme, name))
+    }
+
+    /// The names of all of them.
     pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
         self.0.keys().copied()
     }
 
-    /// Fails if a store with URLs of this scheme lacks one of them.
-    pub(crate) fn check(&self, scheme: &str) -> Result<(), LockError> {
-        self.0.keys().try_for_each(|name| setting::check(scheme, name))
+    /// Fails for one that a store would read in its URL, where there is none.
+    #[cfg(feature = "redis-1")]
+    pub(crate) fn check_without_url(&self, detail: &str) -> Result<(), LockError> {
+        let unread = self.0.iter().find(|(_, setting)| !setting.is_empty());
+        unread.map_or(Ok(()), |(name, _)| Err(LockError::invalid(name, detail)))
     }
 
     /// The URL with those that it does not have.

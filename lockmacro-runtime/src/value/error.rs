@@ -12,6 +12,7 @@ mod accessors;
 mod cause;
 mod constructors;
 mod http;
+pub(crate) mod setting_name;
 mod unavailable_reason;
 
 pub(crate) use cause::Cause;
@@ -40,7 +41,7 @@ pub use unavailable_reason::UnavailableReason;
 /// same errors: a lock of a [lazy](crate::LockManagerBuilder::lazy) manager can find all that its
 /// connection would have found.
 ///
-/// [The guide](crate::guide::operation#each-error) says what to do about each.
+/// [The guide](crate::guide::errors#each-error) says what to do about each.
 ///
 /// # In a web service
 /// A response has the [status](LockError::http_status), the header `Retry-After` with
@@ -134,7 +135,7 @@ pub enum LockError {
     Deferred {
         /// The key that is held.
         key: LockKey,
-        /// The id of the stored call. With `unique` or `latest` it may be the id of an earlier
+        /// The id of the job. With `unique` or `latest` it may be the id of an earlier
         /// call.
         id: Box<str>,
         /// Time until the call is due.
@@ -194,7 +195,7 @@ pub enum LockError {
     /// line for the server, and `inspect::rights` returns them. In PostgreSQL the user needs `USAGE`
     /// on the schema and `EXECUTE` on its functions.
     ///
-    /// [The guide](crate::guide::redis) says what needs further rights.
+    /// [The guide](crate::guide::servers#rights-on-redis) says what needs further rights.
     #[error(
         "the lock server refuses access: {detail}{}{}",
         after(", at ", server.as_deref()),

@@ -57,7 +57,7 @@ impl<'a> Url<'a> {
 
     /// The error for an unknown setting. Its name is shown only if it cannot be a part of a
     /// password.
-    pub(crate) fn has_no(&self, setting: &str) -> LockError {
+    pub(crate) fn refuse_unknown(&self, setting: &str) -> LockError {
         let (name, _) = named(setting);
         let scheme = self.scheme;
         if self.may_be_cut {
@@ -134,7 +134,7 @@ mod tests {
             ("redis-cluster://localhost?quick", "`quick` is no setting of `redis-cluster://`"),
         ] {
             let url = Url::parse(url).unwrap();
-            let error = url.has_no(url.settings[0]).to_string();
+            let error = url.refuse_unknown(url.settings[0]).to_string();
             assert!(error.contains(why) && !error.contains("hunter2"), "{error}");
         }
     }

@@ -16,12 +16,12 @@ const KEY: &str = "order:7";
 type Seen = Arc<Mutex<Vec<bool>>>;
 
 /// A value that looks at the lock when it is dropped.
-struct RequestEvents {
+struct Witness {
     locks: LockManager,
     seen: Seen,
 }
 
-impl Drop for RequestEvents {
+impl Drop for Witness {
     fn drop(&mut self) {
         self.seen.lock().unwrap().push(held_blocking(&self.locks, KEY));
     }
@@ -29,14 +29,14 @@ impl Drop for RequestEvents {
 
 /// Two values, of which a body may use one.
 struct Order {
-    used: RequestEvents,
-    _unused: RequestEvents,
+    used: Witness,
+    _unused: Witness,
 }
 
-fn witnesses() -> (LockManager, Seen, impl Fn() -> RequestEvents) {
+fn witnesses() -> (LockManager, Seen, impl Fn() -> Witness) {
     let (locks, seen) = (LockManager::isolated_memory(), Seen::default());
     let (of, by) = (locks.clone(), Arc::clone(&seen));
-    (locks, seen, move || RequestEvents { locks: of.clone(), seen: Arc::clone(&by) })
+    (locks, seen, move || Witness { locks: of.clone(), seen: Arc::clone(&by) })
 }
 
 /// Asserts that this many values were dropped, each of them under the lock.
@@ -50,9 +50,9 @@ async fn all_of_them_are_dropped_before_the_release() {
     async fn audit(
         locks: &LockManager,
         order: Order,
-        (first, second): (RequestEvents, RequestEvents),
-        mut changed: Option<RequestEvents>,
-        _ignored: RequestEvents,
+        (first, second): (Witness, Witness),
+        mut changed: Option<Witness>,
+        _ignored: Witness,
     ) -> Result<usize, LockError> {
         changed.take();
         let seen = order.used.seen.lock().unwrap().len();
@@ -69,14 +69,14 @@ async fn all_of_them_are_dropped_before_the_release() {
 
 impl Order {
     #[distributed_lock(key = "order:7", ttl = "30s", manager = locks)]
-    fn audit(self, locks: &LockManager, _ignored: RequestEvents) -> Result<usize, LockError> {
+    fn audit(self, locks: &LockManager, _ignored: Witness) -> Result<usize, LockError> {
         Ok(self.used.seen.lock().unwrap().len())
     }
 
     #[distributed_lock(key = "order:7", ttl = "30s", manager = locks, guard = lock)]
-    async fn assign(self, locks: &LockManager, note: RequestEvents) -> Result<usize, LockError> {
+    async fn assign(self, locks: &LockManager, note: Witness) -> Result<usize, LockError> {
         lock.check()?;
-        let RequestEvents { seen, .. } = &note;
+        let Witness { seen, .. } = &note;
         Ok(seen.lock().unwrap().len())
     }
 }

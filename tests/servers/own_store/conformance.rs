@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use lockmacro_runtime::store::StoreLimits;
 use lockmacro_runtime::testing::conformance::{self, builtin::Builtin};
 use lockmacro_tests::{Postgres, Server};
 
@@ -18,6 +19,14 @@ async fn a_table_with_the_public_trait_alone_keeps_all_promises() {
     conformance::run(|| async { table.clone() }).await;
     println!("a table of one's own: {:.1?}", start.elapsed());
     assert!(start.elapsed() < LONGEST);
+}
+
+/// Each claim has as much more time as its leases take.
+#[tokio::test]
+async fn a_store_with_a_long_shortest_ttl_keeps_all_promises() {
+    let limits = StoreLimits::default().fences().shortest_ttl(Duration::from_secs(5));
+    let table = Table::limited(limits);
+    conformance::run(|| async { table.clone() }).await;
 }
 
 #[tokio::test]

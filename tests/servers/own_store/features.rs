@@ -1,6 +1,8 @@
 //! What the attribute promises, on a store that knows three calls.
 
+use std::error::Error;
 use std::future::ready;
+use std::io;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -387,8 +389,31 @@ async fn a_shutdown_sends_waiters_away_and_waits_for_holders() {
     assert!(!ends.is_finished());
     held.release().await.expect("held");
     ends.await.expect("no panic").expect("all locks are released");
-    assert!(table.network().is_closed.load(SeqCst));
+    assert_ne!(table.network().closes.load(SeqCst), 0);
     assert!(table.is_free("order:1"));
+}
+
+#[tokio::test]
+async fn a_shutdown_closes_both_clients_of_a_manager() {
+    let table = Table::default();
+    table.network().has_apart.store(true, SeqCst);
+    let locks = manager(&table).await;
+    lock(&locks, "order:1").acquire().await.expect("free").release().await.expect("held");
+    locks.shutdown(LONG_TTL).await.expect("no lock is held");
+    assert_eq!(table.network().closes.load(SeqCst), 1);
+    assert_eq!(table.network().closes_apart.load(SeqCst), 1);
+}
+
+#[tokio::test]
+async fn the_source_of_an_error_is_what_the_store_gave() {
+    const CONNECTION_REFUSED: i32 = 111;
+    let table = Table::default();
+    let builder = LockManager::builder().timeout(ms(200));
+    let locks = builder.connect_store(table.clone()).await.expect("there");
+    table.network().trouble.store(CONNECTION_REFUSED, SeqCst);
+    let error = lock(&locks, "order:1").acquire().await.expect_err("refused");
+    let source = error.source().and_then(|source| source.downcast_ref::<io::Error>());
+    assert_eq!(source.and_then(io::Error::raw_os_error), Some(CONNECTION_REFUSED), "{error:?}");
 }
 
 #[tokio::test]

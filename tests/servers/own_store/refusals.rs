@@ -52,6 +52,27 @@ async fn a_ttl_is_rounded_up_to_the_unit_of_the_store() {
 }
 
 #[tokio::test]
+async fn no_ttl_is_rounded_up_beyond_the_longest() {
+    let limits = StoreLimits::default().granularity(SECOND).longest_ttl(ms(9_500));
+    let table = Table::limited(limits);
+    let locks = manager(&table).await;
+    is_refused(lock(&locks, "order:1").ttl(ms(9_500)).acquire().await, "ttl", "9s");
+    let guard = lock(&locks, "order:1").ttl(ms(8_500)).acquire().await.expect("free");
+    assert!(table.left("order:1") <= 9 * SECOND);
+    guard.release().await.expect("held");
+}
+
+#[tokio::test]
+async fn limits_that_leave_no_ttl_are_refused_at_connect() {
+    let limits = StoreLimits::default().shortest_ttl(2 * SECOND).longest_ttl(ms(2_500));
+    LockManager::builder().connect_store(Table::limited(limits.clone())).await.expect("2 s");
+    for limits in [limits.clone().longest_ttl(SECOND), limits.granularity(3 * SECOND)] {
+        let connected = LockManager::builder().connect_store(Table::limited(limits)).await;
+        is_refused(connected, "store", "shortest ttl of 2s");
+    }
+}
+
+#[tokio::test]
 async fn jobs_values_and_inspection_are_refused_by_name() {
     let locks = manager(&Table::default()).await;
     let jobs = locks.job_queue();
@@ -70,10 +91,18 @@ async fn a_setting_of_the_manager_that_the_store_cannot_keep_is_refused_at_conne
     for (setting, built) in [
         ("replicated", builder().replicated(1, SECOND)),
         ("credentials", builder().credentials(async || Locked::Ok((String::new(), String::new())))),
-        ("fence_retention", builder().fence_retention(Duration::from_secs(30 * 86_400))),
+        // The default is refused as well, because the store would not keep to it.
+        ("fence_retention", builder().fence_retention(Duration::from_secs(7 * 86_400))),
         ("longest_ttl", builder().longest_ttl(SECOND)),
-        ("node_timeout", builder().node_timeout(SECOND)),
+        ("longest_ttl", builder().longest_ttl(600 * SECOND)),
+        ("node_timeout", builder().node_timeout(ms(50))),
         ("durable", builder().durable()),
+        ("cacert", builder().ca_cert("/etc/ca.pem")),
+        ("cert", builder().client_cert("/etc/client.pem", "/etc/client.key")),
+        ("sentinel_password", builder().sentinel_login("watcher", "secret")),
+        ("schema", builder().schema("locks")),
+        ("install", builder().install_schema()),
+        ("listen", builder().listen("db:5432")),
         ("default_ttl", builder().default_ttl(SECOND)),
         ("default_ttl", builder().default_ttl(10 * SECOND)),
     ] {

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 use std::future::pending;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,7 @@ use tokio::sync::Notify;
 use tokio::task::yield_now;
 use tokio::time::sleep;
 
+use crate::ms;
 use crate::planted::Mistake;
 
 /// The table. A clone is another client of it.
@@ -24,6 +26,8 @@ pub struct Table {
     pub limits: Option<StoreLimits>,
     /// Counts the fences of this client alone.
     own_fences: OwnCounter,
+    /// Whether it is the client of a manager's own thread.
+    is_apart: bool,
 }
 
 #[derive(Debug, Default)]
@@ -51,7 +55,14 @@ pub struct Network {
     /// How long an answer takes, in milliseconds.
     pub delay: AtomicU64,
     pub has_hints: AtomicBool,
-    pub is_closed: AtomicBool,
+    /// Whether a client gives another one to the manager's own thread.
+    pub has_apart: AtomicBool,
+    /// How often the first client of a manager was closed.
+    pub closes: AtomicUsize,
+    /// How often that of its own thread was.
+    pub closes_apart: AtomicUsize,
+    /// What the next error of the store is made of.
+    pub trouble: AtomicI32,
 }
 
 #[derive(Debug, Clone)]
@@ -117,6 +128,10 @@ impl Table {
     async fn sent(&self) -> Result<(), StoreError> {
         let network = self.network();
         yield_now().await;
+        let trouble = network.trouble.load(SeqCst);
+        if trouble != 0 {
+            return Err(StoreError::not_applied(io::Error::from_raw_os_error(trouble)));
+        }
         if network.is_cut.load(SeqCst) {
             return Err(StoreError::not_applied("the network is cut"));
         }
@@ -151,7 +166,9 @@ impl Table {
     fn ttl(&self, ttl: Duration) -> Duration {
         match self.mistake {
             Some(Mistake::WholeSeconds) => Duration::from_secs(ttl.as_secs()),
+            Some(Mistake::TwentiethSeconds) => ttl - ms(u64::from(ttl.subsec_millis() % 50)),
             Some(Mistake::HalfOfTheTtl) => ttl / 2,
+            Some(Mistake::AnHourAtMost) => ttl.min(Duration::from_secs(3_600)),
             _ => ttl,
         }
     }
@@ -201,6 +218,11 @@ impl Table {
         Outcome::Granted { fence, ttl: None }
     }
 
+    fn is_held_by(&self, key: &str, token: &str) -> bool {
+        let keys = self.keys();
+        keys.get(key).is_some_and(|entry| entry.token == token && !self.is_over(entry))
+    }
+
     fn is_holder(&self, entry: &Entry, token: &str) -> bool {
         let label = |token: &str| token.split('/').next().map(str::to_owned);
         match self.mistake {
@@ -228,6 +250,13 @@ impl LockStore for Table {
                 self.keys().remove(&key);
             }
         }
+        if self.has(Mistake::TakeoverInTwoSteps) {
+            let is_over = self.keys().get(&key).is_some_and(|entry| self.is_over(entry));
+            yield_now().await;
+            if is_over {
+                self.keys().remove(&key);
+            }
+        }
         if self.has(Mistake::HalfWritten) && !self.keys().contains_key(&key) {
             let end = Instant::now() + ask.ttl();
             self.keys().insert(key.clone(), Entry { token: String::new(), end });
@@ -246,6 +275,14 @@ impl LockStore for Table {
         }
         let end = Instant::now() + self.ttl(ttl);
         let key = self.stored(held.key());
+        if self.has(Mistake::RenewalInTwoSteps) {
+            let is_held = self.is_held_by(&key, held.token());
+            yield_now().await;
+            if is_held {
+                self.keys().insert(key, Entry { token: held.token().to_owned(), end });
+            }
+            return self.answered(is_held).await;
+        }
         let is_held = {
             let mut keys = self.keys();
             if self.has(Mistake::RenewalAcquires) && !keys.contains_key(&key) {
@@ -267,6 +304,14 @@ impl LockStore for Table {
         self.network().releases.fetch_add(1, SeqCst);
         self.sent().await?;
         let key = self.stored(held.key());
+        if self.has(Mistake::ReleaseInTwoSteps) && keep.is_zero() {
+            let is_held = self.is_held_by(&key, held.token());
+            yield_now().await;
+            if is_held {
+                self.keys().remove(&key);
+            }
+            return self.answered(is_held).await;
+        }
         let is_held = {
             let mut keys = self.keys();
             let ours = keys.get_mut(&key).filter(|entry| self.is_holder(entry, held.token()));
@@ -309,7 +354,14 @@ impl LockStore for Table {
         }
     }
 
+    fn apart(&self) -> Option<Self> {
+        let has_apart = self.network().has_apart.load(SeqCst);
+        has_apart.then(|| Self { is_apart: true, ..self.clone() })
+    }
+
     fn close(&self) {
-        self.network().is_closed.store(true, SeqCst);
+        let Network { closes, closes_apart, .. } = self.network();
+        let closes = if self.is_apart { closes_apart } else { closes };
+        closes.fetch_add(1, SeqCst);
     }
 }

@@ -15,6 +15,7 @@ use crate::store::redlock::store::Redlock;
 use crate::store::redlock::url;
 use crate::value::error::LockError;
 use crate::value::limits::{TTL_MAX, TTL_MIN};
+use crate::value::setting;
 use crate::value::url::Url;
 
 const NODE_TIMEOUT_MIN: Duration = Duration::from_millis(1);
@@ -55,6 +56,8 @@ impl LockManagerBuilder {
     ///
     /// The provider takes precedence over the user and password of a URL. It is used for every
     /// server of a cluster or a Redlock, but not for sentinels. An empty user is the default user.
+    /// It is for Redis servers: connecting to anything else with it fails with
+    /// [`LockError::InvalidSetting`].
     ///
     /// A refused login is repeated with new credentials until the manager's
     /// [timeout](LockManagerBuilder::timeout) is over, and then fails with
@@ -180,9 +183,10 @@ impl LockManagerBuilder {
     ) -> Result<LockManager, LockError> {
         let urls: Vec<String> = urls.into_iter().map(Into::into).collect();
         let extra = self.extra.clone();
-        extra.check("redlock")?;
         let node = |url| Url::parse(url).map(|url| extra.added_to(url));
         let nodes = urls.iter().map(|url| node(url)).collect::<Result<Vec<_>, _>>()?;
+        let encrypted = nodes.iter().all(|node| setting::is_encrypted(node.scheme));
+        extra.check(if encrypted { "redlocks" } else { "redlock" })?;
         let store = self.nodes(&nodes)?;
         self.asked(store).await
     }
@@ -213,12 +217,15 @@ impl LockManagerBuilder {
     /// ```
     ///
     /// # Errors
-    /// The failure of the server, as [`connect`](LockManager::connect).
+    /// The failure of the server, as [`connect`](LockManager::connect). Certificates are set on the
+    /// [`redis::Client`]: with [`ca_cert`](LockManagerBuilder::ca_cert) or
+    /// [`client_cert`](LockManagerBuilder::client_cert) this is [`LockError::InvalidSetting`].
     #[cfg(feature = "redis-1")]
     pub async fn from_redis(
         self,
         server: impl Into<RedisServer>,
     ) -> Result<LockManager, LockError> {
+        self.extra.check_without_url("set it on the `redis::Client`")?;
         self.extra.check("redis")?;
         let store = self.one(Deployment::of_server(&server.into().0, self.timeout))?;
         self.asked(store).await

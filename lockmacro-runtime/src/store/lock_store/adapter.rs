@@ -31,7 +31,7 @@ use crate::store::shutdown::Shutdown;
 use crate::sys::backoff::Backoff;
 use crate::sys::time::{Instant, Moment};
 use crate::value::applied::Applied;
-use crate::value::error::{LockError, UnavailableReason};
+use crate::value::error::{Cause, LockError, UnavailableReason};
 use crate::value::fence::{Fence, FenceBlock};
 use crate::value::holder::Holder;
 use crate::value::key::LockKey;
@@ -87,7 +87,8 @@ impl Adapter {
 
     /// Checks a ttl against the limits of the store, for the setting of that name.
     pub(crate) fn check_ttl(&self, setting: &'static str, ttl: Duration) -> Result<(), LockError> {
-        let StoreLimits { shortest_ttl, longest_ttl, .. } = self.about.limits;
+        let StoreLimits { shortest_ttl, .. } = self.about.limits;
+        let longest_ttl = self.about.limits.longest_usable();
         if (shortest_ttl..=longest_ttl).contains(&ttl) {
             return Ok(());
         }
@@ -95,10 +96,24 @@ impl Adapter {
         Err(self.refusal(setting, &detail))
     }
 
+    /// Checks that the limits of the store leave a ttl.
+    pub(crate) fn check_limits(&self) -> Result<(), LockError> {
+        let StoreLimits { shortest_ttl, .. } = self.about.limits;
+        let longest_ttl = self.about.limits.longest_usable();
+        if shortest_ttl <= longest_ttl {
+            return Ok(());
+        }
+        let detail = format!(
+            "has a shortest ttl of {shortest_ttl:?}, and a longest one of {longest_ttl:?} in whole \
+             units: mend its `limits`"
+        );
+        Err(self.refusal("store", &detail))
+    }
+
     /// Asks for a lock. Transient errors are retried within the manager's timeout, or until `until`
     /// for a caller that waits.
     async fn acquire(&self, request: &Request, until: Option<Instant>) -> Result<Answer, Failed> {
-        let is_down = self.fails_fast && until.is_none() && self.about.health.silent().is_some();
+        let is_down = self.fails_fast && until.is_none() && self.about.health.is_silent();
         let budget = match until {
             Some(until) => Budget::until(until, self.timeout),
             None if is_down && !request.only_if_free => {
@@ -252,7 +267,7 @@ impl Adapter {
         let began = Instant::now();
         let answer = match timeout(budget.answer, asked).await {
             Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(error)) => Err(self.failure(&error)),
+            Ok(Err(error)) => Err(self.failure(error)),
             Err(_) => Err(RemoteError::unanswered().at(name)),
         };
         match &answer {
@@ -260,13 +275,13 @@ impl Adapter {
                 health.round_trip.note(began);
                 health.answered(name);
             }
-            Err(RemoteError::Transient(Transient { reason, .. })) => {
+            Err(RemoteError::Transient(Transient { reason, cause, .. })) => {
                 // Only the store knows why it has no answer. To the engine it is down.
                 let reason = match reason {
                     UnavailableReason::Other => UnavailableReason::Disconnected,
                     reason => *reason,
                 };
-                health.failed(reason, self.timeout / CALLS_PER_TIMEOUT, name);
+                health.failed(reason, cause.as_ref(), self.timeout / CALLS_PER_TIMEOUT, name);
             }
             Err(_) => health.answered(name),
         }
@@ -274,15 +289,16 @@ impl Adapter {
     }
 
     /// What the engine does about an error of the store.
-    fn failure(&self, error: &StoreError) -> RemoteError {
+    fn failure(&self, error: StoreError) -> RemoteError {
         let server = Some(self.about.name.clone());
         let detail = error.detail();
+        let transient = |applied| self.transient(UnavailableReason::Other, detail.clone(), applied);
         match error.kind {
             StoreErrorKind::Unknown => {
-                self.transient(UnavailableReason::Other, detail, Applied::Unknown)
+                transient(Applied::Unknown).with_cause(Cause::of(error.into_source()))
             }
             StoreErrorKind::NotApplied => {
-                self.transient(UnavailableReason::Other, detail, Applied::No)
+                transient(Applied::No).with_cause(Cause::of(error.into_source()))
             }
             StoreErrorKind::Refused => {
                 RemoteError::Final(LockError::AccessDenied { detail, server, keys: None })
@@ -320,17 +336,18 @@ impl Adapter {
         if request.was_awaited() {
             self.about.rests.turn_ended(request.key.as_str(), Instant::now());
         }
-        match was_held.map_err(|error| error.into_error(&request.key))? {
-            true => Ok(Released::Held),
-            // An earlier call may have released it.
-            false if retry.earlier.may_be() => Ok(Released::Unconfirmed),
-            false => Ok(Released::NotHeld),
+        let was_held = was_held.map_err(|error| error.into_error(&request.key))?;
+        if was_held {
+            return Ok(Released::Held);
         }
+        // An earlier call may have released it.
+        let may_have_been = retry.earlier.may_be();
+        Ok(if may_have_been { Released::Unconfirmed } else { Released::NotHeld })
     }
 
     /// Renews once: the engine knows when to repeat that.
     async fn renew_one(&self, request: &Request, ttl: Duration) -> Result<bool, LockError> {
-        if ttl > self.about.limits.longest_ttl {
+        if ttl > self.about.limits.longest_usable() {
             self.check_ttl("ttl", ttl)?;
         }
         let held = HeldKey::new(request.key.as_str(), request.token.expose());
@@ -394,7 +411,7 @@ impl Backend for Adapter {
     #[cfg(feature = "reuse")]
     fn kept<'a>(&'a self, _: ValueOf<'a>) -> StoreFuture<'a, Result<Option<KeptText>, LockError>> {
         let detail = "keeps no values: use one Redis server, a cluster or PostgreSQL";
-        Box::pin(std::future::ready(Err(self.refusal("reuse", detail))))
+        Box::pin(async { Err(self.refusal("reuse", detail)) })
     }
 
     fn at_once(&self, _: &[LockKey]) -> usize {

@@ -32,6 +32,9 @@ use crate::store::lock_store::messages::{AcquireRequest, HeldKey, Outcome};
 /// - **Each decision is one atomic step of the store**: a transaction, a compare-and-set, or a
 ///   script. To read a key first and to write it in a second call is not enough, because another
 ///   process writes in between.
+/// - **No method blocks its thread.** What blocks, such as a driver without async or a mutex that is
+///   held across a round trip, belongs into [`spawn_blocking`]. The manager renews all leases of a
+///   process on one thread, so a renewal that blocks it stops all others, and their locks are lost.
 ///
 /// [`conformance`](crate::testing::conformance) checks these promises and names the one that a
 /// store breaks.
@@ -43,6 +46,13 @@ use crate::store::lock_store::messages::{AcquireRequest, HeldKey, Outcome};
 /// engine releases its token later, and repeats that in case the call is still on its way. So a
 /// dropped future may leave the key with the token, and must leave nothing else: no half-written
 /// key, no key without an end, and no lock that the next call needs.
+///
+/// **Nothing of a dropped call may reach the store more than 5 s after it was dropped.** The engine
+/// releases a token of which it does not know three times, the last time 6 s after the one before.
+/// What arrives after that locks the key for the rest of its ttl. So a request that still waits for
+/// a connection or a thread when its caller is gone must not be sent: look at
+/// [`is_closed`](tokio::sync::oneshot::Sender::is_closed) of the channel for its answer, or give
+/// each request a deadline.
 ///
 /// # Runtimes
 ///
@@ -114,6 +124,7 @@ use crate::store::lock_store::messages::{AcquireRequest, HeldKey, Outcome};
 /// ```
 ///
 /// [`connect_store`]: crate::LockManagerBuilder::connect_store
+/// [`spawn_blocking`]: tokio::task::spawn_blocking
 /// [timeout]: crate::LockManagerBuilder::timeout
 pub trait LockStore: fmt::Debug + Send + Sync + 'static {
     /// Grants the key to the token for `ask.ttl()` from now on, if no other token holds it. It asks
@@ -197,7 +208,8 @@ pub trait LockStore: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Closes the connections, as the manager was shut down. Locks that are still held are released
-    /// later all the same, so a later call may open a connection again.
+    /// Closes the connections, as the manager was shut down: its own, and each that came from
+    /// [`apart`](LockStore::apart). It may be called more than once. Locks that are still held are
+    /// released later all the same, so a later call may open a connection again.
     fn close(&self) {}
 }

@@ -8,7 +8,8 @@ use std::io;
 /// whether a retry is of use.
 ///
 /// The text becomes the detail of a [`LockError`](crate::LockError) and appears in logs, so it must
-/// contain no password.
+/// contain no password. Where the caller gets [`LockError::Unavailable`], the error that was given
+/// here is its [`source`](Error::source), for a caller who knows its type.
 ///
 /// ```
 /// use lockmacro_runtime::store::StoreError;
@@ -16,6 +17,8 @@ use std::io;
 /// let unsent = StoreError::not_applied("no connection");
 /// assert_eq!(unsent.to_string(), "no connection");
 /// ```
+///
+/// [`LockError::Unavailable`]: crate::LockError::Unavailable
 #[derive(Debug)]
 pub struct StoreError {
     pub(crate) kind: StoreErrorKind,
@@ -67,6 +70,11 @@ impl StoreError {
 
     fn new(kind: StoreErrorKind, why: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { kind, source: why.into() }
+    }
+
+    /// What the store gave as the reason.
+    pub(crate) fn into_source(self) -> Box<dyn Error + Send + Sync> {
+        self.source
     }
 
     /// The text with the texts of all sources.

@@ -54,7 +54,8 @@ impl StoreLimits {
         self
     }
 
-    /// The longest ttl that a lock may have, by default a day, which is also the most.
+    /// The longest ttl that a lock may have, by default a day, which is also the most. It counts in
+    /// whole units of the store, rounded down.
     pub fn longest_ttl(mut self, ttl: Duration) -> Self {
         self.longest_ttl = ttl.min(TTL_MAX);
         self
@@ -83,9 +84,17 @@ impl StoreLimits {
         Duration::from_nanos(u64::try_from(units * unit).unwrap_or(u64::MAX))
     }
 
-    /// The ttl that the store is asked for.
+    /// The longest ttl in whole units of the store. Rounded down, so that no ttl of a lock is
+    /// rounded up beyond what the store can keep.
+    pub(crate) fn longest_usable(&self) -> Duration {
+        let unit = self.granularity.as_nanos();
+        let units = self.longest_ttl.as_nanos() / unit;
+        Duration::from_nanos(u64::try_from(units * unit).unwrap_or(u64::MAX))
+    }
+
+    /// The ttl that the store is asked for. It is never shorter than a `ttl` that the store permits.
     pub(crate) fn usable(&self, ttl: Duration) -> Duration {
-        self.rounded(ttl.max(self.shortest_ttl))
+        self.rounded(ttl.max(self.shortest_ttl)).min(self.longest_usable())
     }
 }
 
@@ -102,5 +111,14 @@ mod tests {
         assert_eq!(limits.rounded(Duration::from_millis(1)), second);
         assert_eq!(limits.rounded(Duration::ZERO), Duration::ZERO);
         assert_eq!(StoreLimits::default().usable(3 * second), 3 * second);
+    }
+
+    #[test]
+    fn no_ttl_is_rounded_up_beyond_the_longest() {
+        let second = Duration::from_secs(1);
+        let limits = StoreLimits::default().granularity(second).longest_ttl(second * 19 / 2);
+        assert_eq!(limits.longest_usable(), 9 * second);
+        assert_eq!(limits.usable(second * 17 / 2), 9 * second);
+        assert_eq!(limits.usable(10 * second), 9 * second);
     }
 }

@@ -125,11 +125,16 @@ impl RemoteError {
     }
 
     /// The same error with that of the connection, which is no reply of a server.
-    pub(crate) fn caused_by(mut self, error: impl Error + Send + Sync + 'static) -> Self {
+    pub(crate) fn caused_by(self, error: impl Error + Send + Sync + 'static) -> Self {
+        self.with_cause(Cause::new(error))
+    }
+
+    /// The same error with this one as its source.
+    pub(crate) fn with_cause(mut self, error: Cause) -> Self {
         if let RemoteError::Transient(Transient { cause, .. })
         | RemoteError::Final(LockError::Unavailable { cause, .. }) = &mut self
         {
-            *cause = Some(Cause::new(error));
+            *cause = Some(error);
         }
         self
     }

@@ -1,25 +1,23 @@
 //! Claims about futures that are dropped: each call is dropped at its first await, its second, and
 //! so on, until it ends before.
 
-use std::future::poll_fn;
-use std::task::Poll;
+use std::pin::pin;
 use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::case::{Case, Fault, Verdict, expect};
+use super::awaits::{AWAITS_MAX, until_await};
+use super::case::{Case, CaseResult, Fault, expect};
 use crate::store::{HeldKey, LockStore};
 use crate::sys::time::Instant;
 
-/// Most awaits at which a call is dropped.
-const AWAITS_MAX: usize = 16;
 /// How long a call that was dropped may still be on its way.
 const ON_ITS_WAY: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(50);
 
 pub(super) async fn a_dropped_acquire_leaves_nothing_else<S: LockStore>(
     case: &Case<'_, S>,
-) -> Verdict {
+) -> CaseResult {
     for waits in 0..AWAITS_MAX {
         let key = format!("{}:{waits}", case.key);
         let token = case.token();
@@ -51,7 +49,9 @@ pub(super) async fn a_dropped_acquire_leaves_nothing_else<S: LockStore>(
     Ok(())
 }
 
-pub(super) async fn a_dropped_renewal_leaves_the_lock<S: LockStore>(case: &Case<'_, S>) -> Verdict {
+pub(super) async fn a_dropped_renewal_leaves_the_lock<S: LockStore>(
+    case: &Case<'_, S>,
+) -> CaseResult {
     for waits in 0..AWAITS_MAX {
         let key = format!("{}:{waits}", case.key);
         let token = case.token();
@@ -69,7 +69,9 @@ pub(super) async fn a_dropped_renewal_leaves_the_lock<S: LockStore>(case: &Case<
     Ok(())
 }
 
-pub(super) async fn a_dropped_release_can_be_repeated<S: LockStore>(case: &Case<'_, S>) -> Verdict {
+pub(super) async fn a_dropped_release_can_be_repeated<S: LockStore>(
+    case: &Case<'_, S>,
+) -> CaseResult {
     for waits in 0..AWAITS_MAX {
         let key = format!("{}:{waits}", case.key);
         let token = case.token();
@@ -89,15 +91,5 @@ pub(super) async fn a_dropped_release_can_be_repeated<S: LockStore>(case: &Case<
 
 /// Drops the future where it waits once more after so many waits. Returns whether it ended before.
 async fn dropped_after<T>(future: impl Future<Output = T>, waits: usize) -> bool {
-    let mut future = Box::pin(future);
-    let mut waited = 0;
-    poll_fn(|cx| match future.as_mut().poll(cx) {
-        Poll::Ready(_) => Poll::Ready(true),
-        Poll::Pending if waited == waits => Poll::Ready(false),
-        Poll::Pending => {
-            waited += 1;
-            Poll::Pending
-        }
-    })
-    .await
+    until_await(pin!(future), waits).await.is_some()
 }

@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 /// The error of a connection: of the operating system, or of the library that speaks to the server.
-/// Never a server's reply, which may repeat a token.
+/// Never a server's reply, which may repeat a token. A store that others write gives what it likes.
 ///
 /// In an `Arc`, because a `LockError` can be cloned; and behind a thin pointer, to keep it small.
 #[derive(Clone)]
@@ -14,7 +14,12 @@ pub struct Cause(Arc<Box<dyn Error + Send + Sync>>);
 
 impl Cause {
     pub(crate) fn new(error: impl Error + Send + Sync + 'static) -> Self {
-        Self(Arc::new(Box::new(error)))
+        Self::of(Box::new(error))
+    }
+
+    /// The error of a store that others write.
+    pub(crate) fn of(error: Box<dyn Error + Send + Sync>) -> Self {
+        Self(Arc::new(error))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{LockError, NodeReply, UnavailableReason, replies};
+use super::{LockError, NodeReply, UnavailableReason, replies, setting_name};
 use crate::value::holder::Holder;
 use crate::value::key::LockKey;
 
@@ -115,6 +115,6 @@ impl LockError {
     /// The URL names no server to which a manager can connect. The detail never contains the URL,
     /// which may have a password in it.
     pub(crate) fn invalid_url(detail: impl Into<String>) -> Self {
-        Self::invalid("url", detail)
+        Self::invalid(setting_name::URL, detail)
     }
 }

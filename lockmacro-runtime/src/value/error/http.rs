@@ -127,6 +127,8 @@ mod tests {
             (500, LockError::invalid_url("secret")),
             (500, LockError::KeyNotALock { key: "secret".into() }),
             (500, LockError::NotInstalled),
+            (500, LockError::nested(&"secret".into(), "secret")),
+            (500, LockError::Authentication { detail: secret(), server: Some("secret".into()) }),
         ]
     }
 

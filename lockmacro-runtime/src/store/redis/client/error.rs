@@ -6,7 +6,7 @@ use crate::store::remote::error::{RemoteError, Transient, is_full};
 #[cfg(feature = "tls")]
 use crate::store::remote::tls::remedy;
 use crate::value::applied::Applied;
-use crate::value::error::{LockError, UnavailableReason};
+use crate::value::error::{LockError, UnavailableReason, setting_name};
 use crate::value::escaped::Escaped;
 
 impl RemoteError {
@@ -150,7 +150,7 @@ fn of_reply(code: &str, text: &str) -> RemoteError {
             || text.contains("SELECT is not allowed") =>
         {
             // A URL of a host has it as its path.
-            RemoteError::Final(LockError::invalid("db", detail))
+            RemoteError::Final(LockError::invalid(setting_name::DB, detail))
         }
         _ if text.contains("unknown command") && text.contains("EVAL") => {
             let detail = format!("locks need scripts, and it has none: {detail}");

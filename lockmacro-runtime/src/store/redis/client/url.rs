@@ -84,7 +84,7 @@ impl<'a> Options<'a> {
                 "db" | "user" | "pass" if url.scheme.ends_with("unix") => {
                     read.others.push(setting);
                 }
-                _ => return Err(url.has_no(setting)),
+                _ => return Err(url.refuse_unknown(setting)),
             }
         }
         Ok(read)
