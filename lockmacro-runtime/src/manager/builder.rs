@@ -403,8 +403,7 @@ impl LockManagerBuilder {
     }
 
     /// Makes a manager with locks of its own in memory, as [`LockManager::isolated_memory`] does.
-    /// Settings that are about a server have no effect on it, such as
-    /// [`credentials`](LockManagerBuilder::credentials) and
+    /// Settings that are about a server have no effect on it, such as `credentials` and
     /// [`fence_retention`](LockManagerBuilder::fence_retention), so a test can use the builder of
     /// the program. A value out of its bounds is an error of the first lock, because this returns
     /// none.

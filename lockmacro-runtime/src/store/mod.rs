@@ -12,7 +12,7 @@
 //!
 //! Shared locks and permits, jobs, kept values and inspection need one of the stores of
 //! this crate. [`LockManagerBuilder::connect_store`] makes a manager of a store, and
-//! [`conformance`](crate::testing::conformance) tells whether the store is right.
+//! `testing::conformance` tells whether the store is right.
 //!
 //! [`LockManagerBuilder::connect_store`]: crate::LockManagerBuilder::connect_store
 

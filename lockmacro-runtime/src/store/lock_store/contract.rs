@@ -36,7 +36,7 @@ use crate::store::lock_store::messages::{AcquireRequest, HeldKey, Outcome};
 ///   held across a round trip, belongs into [`spawn_blocking`]. The manager renews all leases of a
 ///   process on one thread, so a renewal that blocks it stops all others, and their locks are lost.
 ///
-/// [`conformance`](crate::testing::conformance) checks these promises and names the one that a
+/// `testing::conformance` checks these promises and names the one that a
 /// store breaks.
 ///
 /// # Cancellation
