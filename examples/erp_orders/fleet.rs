@@ -62,7 +62,7 @@ async fn open_desk(
 ) -> Result<Desk, StartError> {
     let installed = LockManager::current().ok().filter(|_| args.busy == Busy::Defer);
     let locks = if let Some(locks) = installed {
-        // A stored call knows no desk, so there is one manager for all of this process.
+        // A job knows no desk, so there is one manager for all of this process.
         locks
     } else {
         let mut manager = LockManager::builder().label(name);

@@ -23,7 +23,7 @@ pub enum Busy {
     Defer,
 }
 
-/// The record of the bodies of this process, which is global because a stored call knows no desk.
+/// The record of the bodies of this process, which is global because a job knows no desk.
 static RECORD: OnceLock<Record> = OnceLock::new();
 
 impl Desk {
@@ -48,7 +48,7 @@ impl Desk {
     on_busy = defer("50ms"), name = "erp.handle"
 )]
 pub async fn handle_or_later(desk: String, request: Request) -> Result<(), OrderError> {
-    let record = RECORD.get().ok_or(LockError::NotInstalled)?;
+    let record = RECORD.get().ok_or_else(|| LockError::unavailable("no record is kept"))?;
     let _presence = record.enter(&desk, &request)?;
     sleep(WORK).await;
     Ok(())
@@ -69,7 +69,7 @@ pub fn install(locks: &LockManager, record: &Record) -> Result<(), LockError> {
 pub async fn finish(locks: &LockManager) -> Result<(), LockError> {
     let handle = handle_or_later_deferred;
     let worker = Worker::new(locks).register(handle());
-    // Without a server no call is run any more. The stored calls are run by the next run.
+    // Without a server no job is run any more. The jobs are run by the next run.
     let (mut ended, emptied) = (Ok(()), until_empty(locks, handle()));
     worker.run_until(async { ended = emptied.await }).await?;
     locks.shutdown(Duration::from_secs(5)).await?;

@@ -28,6 +28,7 @@ fn status(error: LockError) -> Status {
     let mut status = match error.http_status() {
         423 => Status::aborted(error.public_message()),
         503 => Status::unavailable(error.public_message()),
+        400 | 422 => Status::invalid_argument(error.public_message()),
         _ => Status::internal(error.public_message()),
     };
     if let Some(secs) = error.retry_after_secs() {

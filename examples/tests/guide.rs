@@ -10,8 +10,11 @@ use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, distributed_loc
 use lockmacro_tests::{Admin, Server, on_a_plain_thread};
 use tokio::time::timeout;
 
-const PAGES: [&str; 2] =
-    [include_str!("../../docs/internals/protocol.md"), include_str!("../../docs/redis.md")];
+const PAGES: [&str; 3] = [
+    include_str!("../../docs/internals/protocol.md"),
+    include_str!("../../docs/redis.md"),
+    include_str!("../../docs/reference/servers.md"),
+];
 
 fn line(start: &str) -> &'static str {
     let mut lines = PAGES.iter().flat_map(|page| page.lines());

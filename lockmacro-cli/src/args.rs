@@ -186,9 +186,9 @@ pub struct Jobs {
 
 #[derive(Subcommand)]
 pub enum Amend {
-    /// Makes dead letters or waiting jobs due at once, with all their attempts.
+    /// Makes dead jobs or waiting jobs due at once, with all their attempts.
     Retry(Some),
-    /// Removes dead letters or waiting jobs.
+    /// Removes dead jobs or waiting jobs.
     Remove(Some),
 }
 
@@ -200,7 +200,7 @@ pub struct Some {
     /// The ids of the jobs, as `jobs FUNCTION` shows them.
     #[arg(required_unless_present = "all_dead", conflicts_with = "all_dead")]
     pub ids: Vec<String>,
-    /// All dead letters of the function.
+    /// All dead jobs of the function.
     #[arg(long)]
     pub all_dead: bool,
     /// Does not ask for a confirmation.

@@ -13,7 +13,7 @@ use lockmacro_runtime::{LockError, LockKey, LockManager};
 use serde_json::{Value, json};
 
 use crate::show::{document, plain, table, time};
-use crate::{Failure, Report};
+use crate::{Failure, Report, SCHEMA};
 
 /// The version of the JSON document. A new field does not change it.
 const FORMAT: u32 = 1;
@@ -178,7 +178,7 @@ fn unreachable(url: &str, server: &str, error: &LockError) -> Finding {
             "the GRANT that it names, as the owner of the schema or the database"
         }
         LockError::AccessDenied { .. } => "the line that `lockmacro acl` prints, for this user",
-        LockError::InvalidSetting { setting: "schema", .. } => &*postgres::install(url),
+        LockError::InvalidSetting { setting: SCHEMA, .. } => &*postgres::install(url),
         LockError::Unavailable { reason, .. } => match reason {
             Reason::Timeout if accepts(server) => {
                 "it accepts connections and does not answer: see its log and disk, or CLIENT PAUSE"

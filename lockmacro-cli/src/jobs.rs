@@ -13,7 +13,7 @@ use crate::{Failure, Report, is_confirmed};
 
 /// Largest number of functions in the overview.
 const FUNCTIONS: usize = 1_000;
-/// Largest number of dead letters that one request retries or removes.
+/// Largest number of dead jobs that one request retries or removes.
 const AT_ONCE: usize = 1_000;
 
 pub async fn run(manager: &LockManager, jobs: Jobs, json: bool) -> Result<Report, Failure> {
@@ -154,10 +154,10 @@ async fn amend(manager: &LockManager, amend: &Amend, json: bool) -> Result<Repor
     let function = Arc::<str>::from(&*jobs.function);
     let name = plain(&function);
     if jobs.all_dead {
-        // As many dead letters as there are at the start.
+        // As many dead jobs as there are at the start.
         let [_, _, dead] = counts(manager, &function).await?;
         let question =
-            || format!("{dead} dead letters of `{name}` are {what}.\nType the function's name");
+            || format!("{dead} dead jobs of `{name}` are {what}.\nType the function's name");
         if dead > 0 && !jobs.yes && !is_confirmed(&question(), &function)? {
             return Err("that is not the function: nothing was done".into());
         }
@@ -174,11 +174,11 @@ async fn amend(manager: &LockManager, amend: &Amend, json: bool) -> Result<Repor
             }
             count += amended;
         }
-        let letters = if count == 1 { "dead letter" } else { "dead letters" };
+        let noun = if count == 1 { "dead job" } else { "dead jobs" };
         let text = if json {
             document(&json!({ "function": &*function, done: count }))
         } else {
-            format!("{done}: {count} {letters} of {name}\n")
+            format!("{done}: {count} {noun} of {name}\n")
         };
         return Ok(Report { text, done: true });
     }

@@ -25,6 +25,8 @@ use self::args::{Args, Command, Postgres};
 const FAILED: u8 = 1;
 /// Exit code of wrong arguments.
 const USAGE: u8 = 2;
+/// The setting of an error about the functions in a PostgreSQL database.
+const SCHEMA: &str = "schema";
 
 /// The output of a command, and whether the command did all that it was asked for.
 struct Report {
@@ -143,7 +145,7 @@ fn fail(error: &(dyn Error + 'static), json: bool) -> ExitCode {
 fn explain(error: &(dyn Error + 'static)) -> (String, u8) {
     let code = match error.downcast_ref() {
         // The schema is that of the server.
-        Some(LockError::InvalidSetting { setting, .. }) if *setting != "schema" => USAGE,
+        Some(LockError::InvalidSetting { setting, .. }) if *setting != SCHEMA => USAGE,
         Some(LockError::InvalidKey { .. }) => USAGE,
         _ => FAILED,
     };

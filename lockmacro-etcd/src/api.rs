@@ -1,12 +1,20 @@
 //! The requests of etcd's API that a lock needs, by the numbers that `rpc.proto` gives their fields.
 
+use std::time::Duration;
+
 use crate::wire::{Answer, Message};
 
-/// A method: its path, and the bytes of its request.
-pub(crate) type Request = (&'static str, Message);
+/// A method, and what it is asked.
+pub(crate) struct Request {
+    pub(crate) path: &'static str,
+    pub(crate) message: Message,
+}
 
-/// An operation in a transaction; the number of its kind, and what it says.
-pub(crate) type Operation = (u32, Message);
+/// An operation in a transaction.
+pub(crate) struct Operation {
+    kind: u32,
+    message: Message,
+}
 
 const RANGE: u32 = 1;
 const PUT: u32 = 2;
@@ -51,36 +59,44 @@ impl Entry {
 }
 
 pub(crate) fn authenticate(name: &str, password: &str) -> Request {
-    ("/etcdserverpb.Auth/Authenticate", new().bytes(1, name).bytes(2, password))
+    Request {
+        path: "/etcdserverpb.Auth/Authenticate",
+        message: new().bytes(1, name).bytes(2, password),
+    }
 }
 
 pub(crate) fn grant(lease: i64, seconds: i64) -> Request {
-    ("/etcdserverpb.Lease/LeaseGrant", new().int(1, seconds).int(2, lease))
+    Request { path: "/etcdserverpb.Lease/LeaseGrant", message: new().int(1, seconds).int(2, lease) }
+}
+
+/// How long etcd keeps the lease that was granted or kept alive. `None` if there is no such lease.
+pub(crate) fn ttl(answer: &Answer) -> Option<Duration> {
+    let seconds = u64::try_from(answer.int(3)).ok().filter(|seconds| *seconds > 0);
+    seconds.map(Duration::from_secs)
 }
 
 pub(crate) fn keep_alive(lease: i64) -> Request {
-    ("/etcdserverpb.Lease/LeaseKeepAlive", new().int(1, lease))
+    Request { path: "/etcdserverpb.Lease/LeaseKeepAlive", message: new().int(1, lease) }
 }
 
 pub(crate) fn revoke(lease: i64) -> Request {
-    ("/etcdserverpb.Lease/LeaseRevoke", new().int(1, lease))
+    Request { path: "/etcdserverpb.Lease/LeaseRevoke", message: new().int(1, lease) }
 }
 
-/// How many seconds are left of a lease: the third field of the answer.
 pub(crate) fn time_to_live(lease: i64) -> Request {
-    ("/etcdserverpb.Lease/LeaseTimeToLive", new().int(1, lease))
+    Request { path: "/etcdserverpb.Lease/LeaseTimeToLive", message: new().int(1, lease) }
 }
 
 /// Reads a key. Never serializable: a node that was cut off would answer with its past.
 pub(crate) fn range(key: &[u8]) -> Request {
-    ("/etcdserverpb.KV/Range", new().bytes(1, key))
+    Request { path: "/etcdserverpb.KV/Range", message: new().bytes(1, key) }
 }
 
 /// Carries out one operation if a condition holds, and another one if not.
 pub(crate) fn txn(condition: Message, then: Operation, otherwise: Operation) -> Request {
-    let operation = |(kind, operation): Operation| new().bytes(kind, operation);
-    let txn = new().bytes(1, condition).bytes(2, operation(then)).bytes(3, operation(otherwise));
-    ("/etcdserverpb.KV/Txn", txn)
+    let one = |operation: Operation| new().bytes(operation.kind, operation.message);
+    let message = new().bytes(1, condition).bytes(2, one(then)).bytes(3, one(otherwise));
+    Request { path: "/etcdserverpb.KV/Txn", message }
 }
 
 /// Nobody holds the key.
@@ -102,17 +118,17 @@ pub(crate) fn has_lease(key: &[u8], lease: i64) -> Message {
 }
 
 pub(crate) fn read(key: &[u8]) -> Operation {
-    (RANGE, new().bytes(1, key))
+    Operation { kind: RANGE, message: new().bytes(1, key) }
 }
 
 /// Writes the key. The answer has the entry before.
 pub(crate) fn put(key: &[u8], value: &str, lease: i64) -> Operation {
-    (PUT, new().bytes(1, key).bytes(2, value).int(3, lease).int(4, 1))
+    Operation { kind: PUT, message: new().bytes(1, key).bytes(2, value).int(3, lease).int(4, 1) }
 }
 
 /// Removes the key. The answer has the entry before.
 pub(crate) fn delete(key: &[u8]) -> Operation {
-    (DELETE, new().bytes(1, key).int(3, 1))
+    Operation { kind: DELETE, message: new().bytes(1, key).int(3, 1) }
 }
 
 pub(crate) const WATCH: &str = "/etcdserverpb.Watch/Watch";

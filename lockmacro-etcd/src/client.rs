@@ -1,15 +1,15 @@
 //! The nodes of a cluster. One of them is asked, until it does not answer: then the next one is.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt as _;
 use lockmacro_runtime::store::StoreError;
 use tokio::net::TcpStream;
-use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use crate::api::{self, Request};
-use crate::error::Failure;
+use crate::error::CallError;
 use crate::grpc::Connection;
 use crate::options::EtcdOptions;
 #[cfg(feature = "tls")]
@@ -22,6 +22,8 @@ pub(crate) struct Client {
     endpoints: Arc<[String]>,
     pub(crate) options: EtcdOptions,
     current: Mutex<Current>,
+    /// Whoever has it tries the nodes, for all.
+    connecting: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// The answers that the engine waits for take no longer than a quarter of its timeout. A node is
@@ -35,13 +37,15 @@ struct Current {
     /// The node that it leads to, or that is tried next.
     endpoint: usize,
     /// When no node could be reached, and why.
-    failed: Option<(Instant, Failure)>,
+    failed: Option<(Instant, CallError)>,
+    /// After that, a connection is of the call alone that has opened it.
+    is_closed: bool,
 }
 
 impl Client {
     /// Not connected yet.
     pub(crate) fn new(endpoints: Arc<[String]>, options: EtcdOptions) -> Self {
-        Self { endpoints, options, current: Mutex::default() }
+        Self { endpoints, options, current: Mutex::default(), connecting: Arc::default() }
     }
 
     /// The same nodes, through a connection of its own.
@@ -64,52 +68,90 @@ impl Client {
     }
 
     /// A connection to a node that has answered so far.
-    pub(crate) async fn connection(&self) -> Result<Arc<Connection>, Failure> {
+    ///
+    /// A task looks for one, so that every node is tried also if the caller waits for less time.
+    pub(crate) async fn connection(self: &Arc<Self>) -> Result<Arc<Connection>, CallError> {
         let began = Instant::now();
-        let mut current = self.current.lock().await;
-        if let Some(connection) = current.connection.as_ref().filter(|on| !on.is_closed()) {
-            return Ok(Arc::clone(connection));
+        if let Some(connection) = self.current().open() {
+            return Ok(connection);
+        }
+        let turn = Arc::clone(&self.connecting).lock_owned().await;
+        let this = Arc::clone(self);
+        let connected = tokio::spawn(async move {
+            let _turn = turn;
+            this.connect_to_any(began).await
+        });
+        connected.await.unwrap_or_else(|end| Err(CallError::not_sent(end)))
+    }
+
+    async fn connect_to_any(&self, began: Instant) -> Result<Arc<Connection>, CallError> {
+        if let Some(connection) = self.current().open() {
+            return Ok(connection);
         }
         // Callers that have waited meanwhile do not try all nodes again, one after the other.
-        if let Some((_, failure)) = current.failed.as_ref().filter(|(at, _)| *at > began) {
-            return Err(failure.clone());
+        let failed = self.current().failed.clone();
+        if let Some((_, failure)) = failed.filter(|(at, _)| *at > began) {
+            return Err(failure);
         }
-        let mut failure = Failure::not_sent("no endpoint");
+        let mut failure = CallError::not_sent("no endpoint");
         for _ in 0..self.endpoints.len() {
-            let endpoint = &self.endpoints[current.endpoint];
-            match timeout(self.answer_time(), self.connect(endpoint)).await {
+            let nth = self.current().endpoint;
+            let endpoint = &self.endpoints[nth];
+            failure = match timeout(self.answer_time(), self.connect(endpoint)).await {
                 Ok(Ok(connection)) => {
                     let connection = Arc::new(connection);
-                    current.connection = Some(Arc::clone(&connection));
+                    let mut current = self.current();
+                    // The store may have been closed since.
+                    current.connection = (!current.is_closed).then(|| Arc::clone(&connection));
                     return Ok(connection);
                 }
-                Ok(Err(error)) => failure = error,
-                Err(_) => failure = Failure::not_sent("no answer"),
-            }
+                Ok(Err(error)) => error,
+                Err(_) => CallError::not_sent("no answer"),
+            };
             failure = failure.at(endpoint);
-            current.endpoint = (current.endpoint + 1) % self.endpoints.len();
+            self.current().endpoint = (nth + 1) % self.endpoints.len();
         }
-        current.failed = Some((Instant::now(), failure.clone()));
+        self.current().failed = Some((Instant::now(), failure.clone()));
         Err(failure)
     }
 
-    /// Asks on a connection. One whose node gives no answer to anything is replaced, and so is one
-    /// whose login has ended.
-    pub(crate) async fn call(&self, on: &Connection, request: Request) -> Result<Answer, Failure> {
-        let began = Instant::now();
-        let answer = on.call(request, self.answer_time()).await;
-        if let Err(failure) = &answer
-            && (failure.is_of_the_login()
-                || failure.is_of_the_node() && !on.has_answered_since(began))
-        {
-            self.leave(on).await;
-        }
-        answer
+    /// Sends a request on a connection at once. A connection whose node gives no answer to anything
+    /// is replaced, and so is one whose login has ended.
+    ///
+    /// A task waits for the answer: a node that gives none is left also if every caller waits for
+    /// less time.
+    pub(crate) fn call(
+        self: &Arc<Self>,
+        on: &Arc<Connection>,
+        request: Request,
+    ) -> impl Future<Output = Result<Answer, CallError>> + Send + use<> {
+        let this = Arc::clone(self);
+        let on = Arc::clone(on);
+        let mut asked = Box::pin(async move {
+            let began = Instant::now();
+            let answer = on.call(request, this.answer_time()).await;
+            if let Err(failure) = &answer
+                && (failure.is_of_the_login()
+                    || failure.is_of_the_node() && !on.has_answered_since(began))
+            {
+                this.leave(&on);
+            }
+            answer
+        });
+        // The first poll sends it. Tasks would send requests in any order.
+        let answer = asked.as_mut().now_or_never();
+        let answer = tokio::spawn(async move {
+            match answer {
+                Some(answer) => answer,
+                None => asked.await,
+            }
+        });
+        async { answer.await.unwrap_or_else(|end| Err(CallError::unanswered(end))) }
     }
 
     /// Leaves the node of a connection for the next one.
-    pub(crate) async fn leave(&self, connection: &Connection) {
-        let mut current = self.current.lock().await;
+    fn leave(&self, connection: &Connection) {
+        let mut current = self.current();
         let is_current = |current: &mut Arc<Connection>| std::ptr::eq(&**current, connection);
         if current.connection.take_if(is_current).is_some() {
             current.endpoint = (current.endpoint + 1) % self.endpoints.len();
@@ -117,19 +159,23 @@ impl Client {
         connection.close();
     }
 
-    /// Ends the connection. The next request opens another one.
+    /// Ends the connection as soon as what is in flight on it has been answered. A later request
+    /// opens one for itself.
     pub(crate) fn close(&self) {
-        if let Ok(mut current) = self.current.try_lock()
-            && let Some(connection) = current.connection.take()
-        {
-            connection.close();
-        }
+        let mut current = self.current();
+        current.is_closed = true;
+        current.connection = None;
     }
 
-    async fn connect(&self, endpoint: &str) -> Result<Connection, Failure> {
+    /// It is whole at any time, also if a thread has panicked.
+    fn current(&self) -> MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn connect(&self, endpoint: &str) -> Result<Connection, CallError> {
         let (scheme, address) = endpoint.split_once("://").unwrap_or(("http", endpoint));
-        let tcp = TcpStream::connect(address).await.map_err(Failure::not_sent)?;
-        tcp.set_nodelay(true).map_err(Failure::not_sent)?;
+        let tcp = TcpStream::connect(address).await.map_err(CallError::not_sent)?;
+        tcp.set_nodelay(true).map_err(CallError::not_sent)?;
         let origin = endpoint.to_owned();
         let mut connection = match scheme {
             #[cfg(feature = "tls")]
@@ -146,5 +192,11 @@ impl Client {
             connection.log_in(answer.bytes(2));
         }
         Ok(connection)
+    }
+}
+
+impl Current {
+    fn open(&self) -> Option<Arc<Connection>> {
+        self.connection.clone().filter(|on| !on.is_closed())
     }
 }

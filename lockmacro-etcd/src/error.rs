@@ -7,7 +7,7 @@ use lockmacro_runtime::store::StoreError;
 
 /// A request that failed.
 #[derive(Debug, Clone)]
-pub(crate) struct Failure {
+pub(crate) struct CallError {
     pub(crate) kind: Kind,
     text: String,
 }
@@ -27,7 +27,7 @@ const NOT_FOUND: u32 = 5;
 const PERMISSION_DENIED: u32 = 7;
 const UNAUTHENTICATED: u32 = 16;
 
-impl Failure {
+impl CallError {
     pub(crate) fn not_sent(why: impl fmt::Display) -> Self {
         Self { kind: Kind::NotSent, text: why.to_string() }
     }
@@ -69,16 +69,16 @@ impl Failure {
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
 }
 
-impl Error for Failure {}
+impl Error for CallError {}
 
-impl From<Failure> for StoreError {
-    fn from(failure: Failure) -> Self {
+impl From<CallError> for StoreError {
+    fn from(failure: CallError) -> Self {
         match failure.kind {
             Kind::Unanswered => StoreError::unknown(failure),
             _ if failure.is_of_the_login() => StoreError::not_applied(failure),

@@ -1,7 +1,7 @@
 //! gRPC on a connection to one node: a request is a stream of HTTP/2, and each message on it is
 //! preceded by a flag and its length.
 
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -14,7 +14,7 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use crate::api::Request;
-use crate::error::Failure;
+use crate::error::CallError;
 use crate::wire::{Answer, Message};
 
 /// A connection to a node. It is closed when it is dropped.
@@ -25,20 +25,23 @@ pub(crate) struct Connection {
     /// What the login has given.
     token: Option<HeaderValue>,
     driver: AbortHandle,
-    answered: Mutex<Instant>,
+    opened: Instant,
+    /// When the node answered last: microseconds after the connection was opened.
+    answered: AtomicU64,
 }
 
 impl Connection {
     /// Speaks HTTP/2 on a transport to a node, which is `http://host:port`.
-    pub(crate) async fn open<T>(transport: T, origin: String) -> Result<Self, Failure>
+    pub(crate) async fn open<T>(transport: T, origin: String) -> Result<Self, CallError>
     where
         T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let opened = h2::client::handshake(transport).await.map_err(Failure::not_sent)?;
+        let opened = h2::client::handshake(transport).await.map_err(CallError::not_sent)?;
         let (requests, connection) = opened;
         let driver = tokio::spawn(connection).abort_handle();
-        let answered = Mutex::new(Instant::now());
-        Ok(Self { requests, origin, token: None, driver, answered })
+        let opened = Instant::now();
+        let answered = AtomicU64::new(0);
+        Ok(Self { requests, origin, token: None, driver, opened, answered })
     }
 
     /// Sends this token with every request from now on.
@@ -48,7 +51,8 @@ impl Connection {
 
     /// Whether the node has answered any request since then.
     pub(crate) fn has_answered_since(&self, then: Instant) -> bool {
-        *self.answered.lock().expect("no panic") > then
+        let answered = Duration::from_micros(self.answered.load(Ordering::Relaxed));
+        self.opened + answered > then
     }
 
     /// Whether it has ended, so that nothing can be sent on it.
@@ -62,24 +66,25 @@ impl Connection {
     }
 
     /// Sends a request, and waits so long for its answer.
-    pub(crate) async fn call(&self, request: Request, time: Duration) -> Result<Answer, Failure> {
-        let (path, message) = request;
+    pub(crate) async fn call(&self, request: Request, time: Duration) -> Result<Answer, CallError> {
         let call = async {
-            let mut stream = self.stream(path).await?;
-            stream.send(&message, true)?;
-            let answer = stream.next().await?;
+            let (mut messages, mut answers) = self.stream(request.path).await?;
+            messages.send(&request.message, true)?;
+            let answer = answers.next().await?;
             // A status behind the answer would say that the answer does not count.
-            let end = stream.next().await?;
-            *self.answered.lock().expect("no panic") = Instant::now();
-            answer.filter(|_| end.is_none()).ok_or(Failure::unanswered("half of an answer"))
+            let end = answers.next().await?;
+            let now = u64::try_from(self.opened.elapsed().as_micros()).unwrap_or(u64::MAX);
+            self.answered.store(now, Ordering::Relaxed);
+            answer.filter(|_| end.is_none()).ok_or(CallError::unanswered("half of an answer"))
         };
-        let late = |_| Failure::unanswered(format!("{} has not answered in {time:?}", self.origin));
+        let late =
+            |_| CallError::unanswered(format!("{} has not answered in {time:?}", self.origin));
         timeout(time, call).await.map_err(late)?
     }
 
     /// Begins a request that may have several messages, and several answers.
-    pub(crate) async fn stream(&self, path: &'static str) -> Result<Stream, Failure> {
-        let mut requests = self.requests.clone().ready().await.map_err(Failure::not_sent)?;
+    pub(crate) async fn stream(&self, path: &str) -> Result<(Messages, Answers), CallError> {
+        let mut requests = self.requests.clone().ready().await.map_err(CallError::not_sent)?;
         let mut request = http::Request::post(format!("{}{path}", self.origin))
             .header("content-type", "application/grpc")
             .header("te", "trailers")
@@ -88,10 +93,11 @@ impl Connection {
         if let Some(token) = &self.token {
             request = request.header("token", token);
         }
-        let request = request.body(()).map_err(Failure::not_sent)?;
-        let opened = requests.send_request(request, false).map_err(Failure::not_sent)?;
+        let request = request.body(()).map_err(CallError::not_sent)?;
+        let opened = requests.send_request(request, false).map_err(CallError::not_sent)?;
         let (answer, send) = opened;
-        Ok(Stream { send, head: Some(answer), body: None, buffer: BytesMut::new() })
+        let answers = Answers { head: Some(answer), body: None, buffer: BytesMut::new() };
+        Ok((Messages(send), answers))
     }
 }
 
@@ -101,34 +107,38 @@ impl Drop for Connection {
     }
 }
 
-/// The messages of one request, and of its answer.
-pub(crate) struct Stream {
-    send: SendStream<Bytes>,
+/// The messages of one request.
+pub(crate) struct Messages(SendStream<Bytes>);
+
+impl Messages {
+    /// Sends a message, which is the last one or not.
+    pub(crate) fn send(&mut self, message: &Message, is_last: bool) -> Result<(), CallError> {
+        let message = message.as_ref();
+        let mut frame = BytesMut::with_capacity(5 + message.len());
+        frame.put_u8(0);
+        frame.put_u32(u32::try_from(message.len()).map_err(CallError::not_sent)?);
+        frame.put_slice(message);
+        self.0.send_data(frame.freeze(), is_last).map_err(CallError::unanswered)
+    }
+}
+
+/// The messages of its answer.
+pub(crate) struct Answers {
     head: Option<h2::client::ResponseFuture>,
     body: Option<RecvStream>,
     buffer: BytesMut,
 }
 
-impl Stream {
-    /// Sends a message, which is the last one or not.
-    pub(crate) fn send(&mut self, message: &Message, is_last: bool) -> Result<(), Failure> {
-        let message = message.as_ref();
-        let mut frame = BytesMut::with_capacity(5 + message.len());
-        frame.put_u8(0);
-        frame.put_u32(u32::try_from(message.len()).map_err(Failure::not_sent)?);
-        frame.put_slice(message);
-        self.send.send_data(frame.freeze(), is_last).map_err(Failure::unanswered)
-    }
-
+impl Answers {
     /// The next message, or `None` at the end. A dropped future loses none.
-    pub(crate) async fn next(&mut self) -> Result<Option<Answer>, Failure> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Answer>, CallError> {
         const PREFIX: usize = 5;
         if let Some(head) = &mut self.head {
-            let answer = head.await.map_err(Failure::unanswered)?;
+            let answer = head.await.map_err(CallError::unanswered)?;
             self.head = None;
             if answer.status() != http::StatusCode::OK {
                 let text = format!("HTTP status {}: this is no etcd", answer.status());
-                return Err(Failure::unanswered(text));
+                return Err(CallError::unanswered(text));
             }
             // An answer without a message has its status here.
             status(answer.headers())?;
@@ -144,22 +154,22 @@ impl Stream {
                 }
             }
             let Some(data) = body.data().await else { break };
-            let data = data.map_err(Failure::unanswered)?;
+            let data = data.map_err(CallError::unanswered)?;
             // Fails only when the stream has ended, and then nothing more comes anyway.
             let _ = body.flow_control().release_capacity(data.len());
             self.buffer.extend_from_slice(&data);
         }
-        let trailers = body.trailers().await.map_err(Failure::unanswered)?;
-        status(&trailers.ok_or(Failure::unanswered("an answer without a status"))?)?;
+        let trailers = body.trailers().await.map_err(CallError::unanswered)?;
+        status(&trailers.ok_or(CallError::unanswered("an answer without a status"))?)?;
         Ok(None)
     }
 }
 
-fn status(headers: &HeaderMap) -> Result<(), Failure> {
+fn status(headers: &HeaderMap) -> Result<(), CallError> {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     match text("grpc-status").map(str::parse) {
         None | Some(Ok(0)) => Ok(()),
-        Some(Ok(code)) => Err(Failure::of(code, text("grpc-message").unwrap_or_default())),
-        Some(Err(error)) => Err(Failure::unanswered(error)),
+        Some(Ok(code)) => Err(CallError::of(code, text("grpc-message").unwrap_or_default())),
+        Some(Err(error)) => Err(CallError::unanswered(error)),
     }
 }

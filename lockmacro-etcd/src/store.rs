@@ -3,14 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join;
 use lockmacro_runtime::store::{
     AcquireRequest, HeldKey, LockStore, Outcome, StoreError, StoreLimits,
 };
 
 use crate::api::{self, Entry, Request};
 use crate::client::Client;
-use crate::error::Failure;
+use crate::error::{CallError, Kind};
 use crate::grpc::Connection;
 use crate::options::EtcdOptions;
 use crate::watch::Watch;
@@ -73,25 +72,27 @@ impl EtcdStore {
         on: &Arc<Connection>,
         ttl: Duration,
         txn: impl Fn(i64) -> Request,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<Leased, CallError> {
         // Random: another lease with this number would end this lock with its own.
-        let random = getrandom::u64().map_err(Failure::not_sent)?;
+        let random = getrandom::u64().map_err(CallError::not_sent)?;
         let lease = (random >> 1).cast_signed().max(1);
-        let grant = self.client.call(on, api::grant(lease, seconds(ttl)));
-        let (granted, done) = join(grant, self.client.call(on, txn(lease))).await;
-        let done = match done {
-            Err(failure) if failure.is_unknown_lease() => {
-                granted.map_err(Failure::not_sent)?;
-                self.client.call(on, txn(lease)).await?
-            }
-            done => done?,
-        };
-        if api::succeeded(&done) {
-            self.revoke_former(on, &done);
-        } else {
-            self.revoke(on, lease);
+        let granted = self.client.call(on, api::grant(lease, seconds(ttl)));
+        let mut done = self.client.call(on, txn(lease)).await;
+        let granted = granted.await;
+        if done.as_ref().is_err_and(CallError::is_unknown_lease) {
+            done = match &granted {
+                Ok(_) => self.client.call(on, txn(lease)).await,
+                // Whatever became of the lease, the key was not written, and never will be.
+                Err(failure) => Err(CallError::not_sent(failure)),
+            };
         }
-        Ok(done)
+        match &done {
+            Ok(done) if api::succeeded(done) => self.revoke_former(on, done),
+            // The key may have it.
+            Err(failure) if failure.kind == Kind::Unanswered => {}
+            _ => self.revoke(on, lease),
+        }
+        Ok(Leased { done: done?, ttl: granted.ok().as_ref().and_then(api::ttl) })
     }
 
     /// Ends the lease that the key of a transaction had before, as it has none or another one now.
@@ -104,42 +105,64 @@ impl EtcdStore {
     /// Ends a lease that no key has. It ends by itself if that fails, so nobody waits for it.
     fn revoke(&self, on: &Arc<Connection>, lease: i64) {
         let client = Arc::clone(&self.client);
-        let on = Arc::clone(on);
-        tokio::spawn(async move { client.call(&on, api::revoke(lease)).await });
+        let revoked = client.call(on, api::revoke(lease));
+        tokio::spawn(async move {
+            if revoked.await.is_err_and(|failure| failure.is_of_the_node())
+                && let Ok(another) = client.connection().await
+            {
+                let _ = client.call(&another, api::revoke(lease)).await;
+            }
+        });
     }
 
-    /// Lets a key of the token end a ttl from now on, unless it ends later anyway.
+    /// Lets a key of the token end a ttl from now on, unless it ends later anyway. Returns how long
+    /// etcd keeps it, or `None` if the token does not hold it.
     ///
-    /// The key is read first, on the same connection: that proves that the node's leader was no
-    /// former one. A former leader would restart a lease that its successor ends.
+    /// The key is read before, on the same connection: that proves that the node's leader was no
+    /// former one, which would restart a lease that its successor ends. And it is read after that,
+    /// as another renewal may have given it another lease.
     async fn extend(
         &self,
         on: &Arc<Connection>,
         held: HeldKey<'_>,
         ttl: Duration,
-    ) -> Result<bool, Failure> {
+    ) -> Result<Option<Duration>, CallError> {
         let key = self.key(held.key());
-        let is_ours = |entry: &Entry| entry.value == held.token() && entry.lease != 0;
-        loop {
+        let read = async || {
             let read = self.client.call(on, api::range(&key)).await?;
-            let Some(entry) = Entry::of(&read).filter(is_ours) else {
-                return Ok(false);
-            };
-            let kept = self.client.call(on, api::keep_alive(entry.lease)).await?;
-            if kept.int(3) >= seconds(ttl) {
-                return Ok(true);
+            let is_ours = |entry: &Entry| entry.value == held.token() && entry.lease != 0;
+            Ok(Entry::of(&read).filter(is_ours).map(|entry| entry.lease))
+        };
+        let mut lease = read().await?;
+        // Each round is due to another renewal of this token.
+        while let Some(former) = lease {
+            let kept = self.client.call(on, api::keep_alive(former)).await?;
+            if let Some(kept) = api::ttl(&kept).filter(|kept| *kept >= ttl) {
+                lease = read().await?;
+                if lease == Some(former) {
+                    return Ok(Some(kept));
+                }
+                continue;
             }
             // A lease cannot be made longer, but a key can get another one, and keeps its revision.
             let txn = |lease| {
-                let is_same = api::has_lease(&key, entry.lease);
+                let is_same = api::has_lease(&key, former);
                 api::txn(is_same, api::put(&key, held.token(), lease), api::read(&key))
             };
-            if api::succeeded(&self.with_lease(on, ttl, txn).await?) {
-                return Ok(true);
+            let Leased { done, ttl: given } = self.with_lease(on, ttl, txn).await?;
+            if api::succeeded(&done) {
+                return Ok(Some(given.unwrap_or(ttl)));
             }
-            // It has ended, or another renewal was first, whose lease may be the longer one.
+            lease = read().await?;
         }
+        Ok(None)
     }
+}
+
+/// What has become of a transaction, and how long etcd keeps its lease, if that is known.
+struct Leased {
+    done: Answer,
+    ttl: Option<Duration>,
 }
 
 impl LockStore for EtcdStore {
@@ -149,9 +172,11 @@ impl LockStore for EtcdStore {
         let txn = |lease| {
             api::txn(api::is_absent(&key), api::put(&key, ask.token(), lease), api::read(&key))
         };
-        let done = self.with_lease(on, ask.ttl(), txn).await?;
+        let Leased { done, ttl } = self.with_lease(on, ask.ttl(), txn).await?;
+        let granted =
+            |revision: i64, ttl| Outcome::Granted { fence: Some(revision.unsigned_abs()), ttl };
         if api::succeeded(&done) {
-            return Ok(Outcome::fenced(api::revision(&done).unsigned_abs()));
+            return Ok(granted(api::revision(&done), ttl));
         }
         let entry = holder(&done).ok_or(StoreError::not_applied("an answer without the holder"))?;
         if entry.lease == 0 {
@@ -159,12 +184,11 @@ impl LockStore for EtcdStore {
         }
         if entry.value == ask.token() {
             let held = HeldKey::new(ask.key(), ask.token());
-            if self.extend(on, held, ask.ttl()).await? {
-                return Ok(Outcome::fenced(entry.created.unsigned_abs()));
-            }
-            return Err(StoreError::not_applied("the lock has ended meanwhile"));
+            let ttl = self.extend(on, held, ask.ttl()).await?;
+            ttl.ok_or(StoreError::not_applied("the lock has ended meanwhile"))?;
+            return Ok(granted(entry.created, ttl));
         }
-        self.watch.is_held(ask.key(), api::revision(&done));
+        self.watch.note_held(ask.key(), api::revision(&done));
         let left = self.client.call(on, api::time_to_live(entry.lease)).await;
         // Whole seconds, rounded down.
         let left = left.ok().and_then(|left| u64::try_from(left.int(3) + 1).ok());
@@ -175,7 +199,7 @@ impl LockStore for EtcdStore {
 
     async fn renew(&self, held: HeldKey<'_>, ttl: Duration) -> Result<bool, StoreError> {
         let on = self.client.connection().await?;
-        Ok(self.extend(&on, held, ttl).await?)
+        Ok(self.extend(&on, held, ttl).await?.is_some())
     }
 
     async fn release(&self, held: HeldKey<'_>, keep: Duration) -> Result<bool, StoreError> {
@@ -191,8 +215,8 @@ impl LockStore for EtcdStore {
             return Ok(api::succeeded(&done));
         }
         let kept = held.kept();
-        let done = self.with_lease(on, keep, |lease| txn(api::put(&key, &kept, lease))).await?;
-        Ok(api::succeeded(&done))
+        let kept = self.with_lease(on, keep, |lease| txn(api::put(&key, &kept, lease))).await?;
+        Ok(api::succeeded(&kept.done))
     }
 
     /// Checks the options, and asks for nothing with all the rights that locks need.
@@ -223,6 +247,7 @@ impl LockStore for EtcdStore {
     }
 
     fn close(&self) {
+        self.watch.close();
         self.client.close();
     }
 }

@@ -11,7 +11,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-use crate::error::Failure;
+use crate::error::CallError;
 use crate::options::EtcdOptions;
 
 /// The contents of PEM files.
@@ -28,13 +28,13 @@ pub(crate) async fn encrypted(
     tcp: TcpStream,
     address: &str,
     options: &EtcdOptions,
-) -> Result<TlsStream<TcpStream>, Failure> {
+) -> Result<TlsStream<TcpStream>, CallError> {
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
     let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-    let name = ServerName::try_from(host).map_err(Failure::not_sent)?;
-    let config = config(&options.tls).map_err(Failure::not_sent)?;
+    let name = ServerName::try_from(host).map_err(CallError::not_sent)?;
+    let config = config(&options.tls).map_err(CallError::not_sent)?;
     let stream = TlsConnector::from(Arc::new(config)).connect(name, tcp).await;
-    stream.map_err(Failure::not_sent)
+    stream.map_err(CallError::not_sent)
 }
 
 fn config(pems: &Pems) -> io::Result<ClientConfig> {

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
@@ -14,8 +14,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::api;
 use crate::client::Client;
-use crate::error::Failure;
-use crate::grpc::{Connection, Stream};
+use crate::grpc::{Connection, Messages};
+use crate::wire::Message;
 
 /// Between two attempts to open a stream. Waiters ask by themselves meanwhile.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -29,7 +29,7 @@ pub(crate) struct Watch {
     /// The revision at which each key was held by somebody else.
     held: Mutex<HashMap<String, i64>>,
     next_id: AtomicI64,
-    /// To the task. A task ends with its runtime.
+    /// To the task, which ends when there is no sender left, or with its runtime.
     orders: Mutex<Option<mpsc::UnboundedSender<Order>>>,
 }
 
@@ -57,8 +57,8 @@ impl Watch {
     }
 
     /// Remembers that a key was held at a revision, as its caller may wait for it next.
-    pub(crate) fn is_held(&self, name: &str, revision: i64) {
-        let mut held = self.held.lock().expect("no panic");
+    pub(crate) fn note_held(&self, name: &str, revision: i64) {
+        let mut held = lock(&self.held);
         // Those who did not wait have left theirs.
         if held.len() >= REMEMBERED {
             held.clear();
@@ -68,7 +68,7 @@ impl Watch {
 
     /// Lasts until the key is deleted, from the answer on that it was held.
     pub(crate) async fn freed(&self, name: &str, key: Vec<u8>) {
-        let Some(after) = self.held.lock().expect("no panic").remove(name) else {
+        let Some(after) = lock(&self.held).remove(name) else {
             // Nothing tells since when: the caller's next question does.
             return std::future::pending().await;
         };
@@ -80,9 +80,14 @@ impl Watch {
         let _ = is_freed.await;
     }
 
+    /// Ends the task when those who wait now wait no longer.
+    pub(crate) fn close(&self) {
+        *lock(&self.orders) = None;
+    }
+
     /// Sends an order to the task, which is started if there is none.
     fn order(&self, mut order: Order) -> mpsc::UnboundedSender<Order> {
-        let mut orders = self.orders.lock().expect("no panic");
+        let mut orders = lock(&self.orders);
         loop {
             let sender = orders.get_or_insert_with(|| {
                 let (sender, received) = mpsc::unbounded_channel();
@@ -98,6 +103,11 @@ impl Watch {
     }
 }
 
+/// What is in these mutexes is whole at any time, also if a thread has panicked.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Forgets a key when its caller waits no longer.
 struct Forget {
     id: i64,
@@ -110,71 +120,83 @@ impl Drop for Forget {
     }
 }
 
-/// The task. It ends with the store.
-async fn watch(client: Arc<Client>, mut orders: mpsc::UnboundedReceiver<Order>) {
-    let mut watched = HashMap::new();
+/// The task. It ends, with `None`, as soon as nobody can give orders any more.
+async fn watch(client: Arc<Client>, orders: mpsc::UnboundedReceiver<Order>) -> Option<()> {
+    let mut task = Task { orders, watched: HashMap::new(), messages: None };
     loop {
         // A stream is opened when there is something to watch.
-        while watched.is_empty() {
-            match orders.recv().await {
-                None => return,
-                Some(Order::Forget(_)) => {}
-                Some(Order::Watch(id, key)) => drop(watched.insert(id, key)),
-            }
+        if task.watched.is_empty() {
+            let order = task.orders.recv().await?;
+            task.obey(order);
+            continue;
         }
-        if let Ok(on) = client.connection().await {
-            if follow(&on, &mut orders, &mut watched).await.is_ok() {
-                return;
-            }
-            client.leave(&on).await;
+        // A stream that fails says nothing of the node: the requests of its callers do.
+        if let Ok(on) = task.during(client.connection()).await? {
+            task.follow(&on).await?;
+            task.messages = None;
         }
-        tokio::time::sleep(PAUSE).await;
+        task.during(tokio::time::sleep(PAUSE)).await?;
     }
 }
 
-/// Watches on one stream until the store is dropped, or the stream fails.
-async fn follow(
-    on: &Connection,
-    orders: &mut mpsc::UnboundedReceiver<Order>,
-    watched: &mut HashMap<i64, Watched>,
-) -> Result<(), Failure> {
-    let mut stream = on.stream(api::WATCH).await?;
-    let begin = |stream: &mut Stream, id, key: &Watched| {
-        stream.send(&api::watch(id, &key.key, key.after), false)
-    };
-    for (id, key) in &*watched {
-        begin(&mut stream, *id, key)?;
+struct Task {
+    orders: mpsc::UnboundedReceiver<Order>,
+    watched: HashMap<i64, Watched>,
+    /// To the node, while there is a stream.
+    messages: Option<Messages>,
+}
+
+impl Task {
+    /// Watches on one stream until it fails.
+    async fn follow(&mut self, on: &Connection) -> Option<()> {
+        let Ok((messages, mut answers)) = on.stream(api::WATCH).await else { return Some(()) };
+        let messages = self.messages.insert(messages);
+        for (id, key) in &self.watched {
+            let _ = messages.send(&api::watch(*id, &key.key, key.after), false);
+        }
+        while let Ok(Some(answer)) = self.during(answers.next()).await? {
+            // After a compaction nobody knows what became of the key.
+            if api::has_events(&answer) || api::is_compacted(&answer) {
+                self.forget(api::watch_id(&answer));
+            }
+        }
+        Some(())
     }
-    loop {
-        let next = match select(pin!(orders.recv()), pin!(stream.next())).await {
-            Either::Left((order, _)) => Either::Left(order),
-            Either::Right((answer, _)) => Either::Right(answer),
-        };
-        match next {
-            Either::Left(None) => return Ok(()),
-            Either::Left(Some(Order::Watch(id, key))) => {
-                begin(&mut stream, id, &key)?;
-                watched.insert(id, key);
+
+    /// Waits for something, and obeys meanwhile.
+    async fn during<T>(&mut self, something: impl Future<Output = T>) -> Option<T> {
+        let mut something = pin!(something);
+        loop {
+            let order = match select(pin!(self.orders.recv()), something.as_mut()).await {
+                Either::Left((order, _)) => order?,
+                Either::Right((done, _)) => return Some(done),
+            };
+            self.obey(order);
+        }
+    }
+
+    fn obey(&mut self, order: Order) {
+        match order {
+            Order::Watch(id, key) => {
+                self.tell(&api::watch(id, &key.key, key.after));
+                self.watched.insert(id, key);
             }
-            Either::Left(Some(Order::Forget(id))) => {
-                if watched.remove(&id).is_some() {
-                    stream.send(&api::unwatch(id), false)?;
-                }
-            }
-            Either::Right(Ok(Some(answer))) => {
-                // After a compaction nobody knows what became of the key.
-                if api::has_events(&answer) || api::is_compacted(&answer) {
-                    let id = api::watch_id(&answer);
-                    if let Some(key) = watched.remove(&id) {
-                        let _ = key.freed.send(());
-                        stream.send(&api::unwatch(id), false)?;
-                    }
-                }
-            }
-            Either::Right(end) => {
-                end?;
-                return Err(Failure::unanswered("the watch has ended"));
-            }
+            Order::Forget(id) => self.forget(id),
+        }
+    }
+
+    /// Ends a watch. Whoever waits for it is told.
+    fn forget(&mut self, id: i64) {
+        if let Some(key) = self.watched.remove(&id) {
+            let _ = key.freed.send(());
+            self.tell(&api::unwatch(id));
+        }
+    }
+
+    /// What cannot be sent ends the answers, too, so the next stream begins with it.
+    fn tell(&mut self, message: &Message) {
+        if let Some(messages) = &mut self.messages {
+            let _ = messages.send(message, false);
         }
     }
 }

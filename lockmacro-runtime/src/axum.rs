@@ -55,7 +55,7 @@ mod tests {
         for (error, status, after, text) in [
             (busy(), 423, Some("5"), "somebody else is using this: try again later"),
             (busy().with_message("audited"), 423, Some("5"), "audited"),
-            (LockError::NotInstalled, 500, None, "an internal error occurred"),
+            (LockError::NOT_INSTALLED, 500, None, "an internal error occurred"),
         ] {
             let response = error.into_response();
             let header = response.headers().get("retry-after").map(|value| value.as_bytes());

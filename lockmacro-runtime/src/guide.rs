@@ -29,6 +29,7 @@ macro_rules! pages {
 
 pages! {
     deferred_jobs "deferred-jobs.md"
+    errors "reference/errors.md"
     etcd "etcd.md"
     fences "fences.md"
     first_lock "first-lock.md"
@@ -44,6 +45,7 @@ pages! {
     reuse "reuse.md"
     scheduled_jobs "scheduled-jobs.md"
     scripts "scripts.md"
+    servers "reference/servers.md"
     settings "reference/settings.md"
     several_keys "several-keys.md"
     testing "testing.md"

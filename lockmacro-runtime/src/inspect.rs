@@ -40,8 +40,8 @@ use crate::store::postgres::{
     schema::{VERSION, install},
     store::{CONNECT_WITHIN, Postgres},
 };
-pub use crate::store::redis::acl::Use;
-use crate::store::redis::acl::{self, is_refused};
+#[cfg(feature = "redis")]
+pub use crate::store::redis::acl::{Use, rights};
 use crate::sys::time::Moment;
 use crate::value::error::LockError;
 use crate::value::holder::Holder;
@@ -52,29 +52,6 @@ use crate::value::key::LockKey;
 use crate::value::limits::TTL_MIN;
 #[cfg(feature = "postgres")]
 use crate::value::url::Url;
-
-/// Returns the rights that a Redis user needs for locks whose keys match `pattern`: keys, channels
-/// and commands, as `ACL SETUSER` takes them. `lockmacro acl 'order:*'` prints the same.
-///
-/// ```
-/// use lockmacro_runtime::inspect::{Use, rights};
-///
-/// let rights = rights("order:*", &[Use::Wait])?;
-/// assert!(rights.starts_with("resetchannels resetkeys ~order:* ~lm1:w?:{order:*} "));
-/// # Ok::<(), lockmacro_runtime::LockError>(())
-/// ```
-///
-/// # Errors
-/// [`LockError::InvalidKey`] for a pattern that `ACL SETUSER` does not accept (an empty one, or one
-/// with blanks or control characters), and for the engine's own keys, `lm1:`.
-pub fn rights(pattern: &str, uses: &[Use]) -> Result<String, LockError> {
-    LockKey::from(pattern).check()?;
-    if pattern.contains(is_refused) {
-        let detail = "an ACL rule cannot have blanks or control characters: write `?` for each";
-        return Err(LockError::InvalidKey { detail: detail.to_owned() });
-    }
-    Ok(acl::rights(pattern, uses).join(" "))
-}
 
 /// Returns the SQL that makes the schema of the locks in a PostgreSQL database, with the feature
 /// `postgres`: for a migration. `lockmacro postgres print` prints the same.

@@ -25,9 +25,8 @@
 //! }
 //! ```
 //!
-//! The [guide] has sixteen pages in reading order. Good starts are the
-//! [first lock](guide::first_lock), [leases](guide::leases), and [fences](guide::fences) for data
-//! that must not be written late.
+//! The [guide] is in reading order. Good starts are the [first lock](guide::first_lock),
+//! [leases](guide::leases), and [fences](guide::fences) for data that must not be written late.
 //!
 //! # How to
 //!
@@ -40,7 +39,7 @@
 //! | stop when it is lost | the default, at the next await; `guard = lock` to look at it | [`LockGuard::lost`], [`LockGuard::check`] |
 //! | skip a call that another machine makes | `on_busy = skip` | [`Lock::try_run`] |
 //! | refuse a late writer | `fence = fence` | [`Lock::fenced`] |
-//! | test | `manager = locks` | [`LockManager::isolated_memory`] |
+//! | test without a server | nothing: call it in [`LockManager::scope`] | [`LockManager::isolated_memory`] |
 //! | shut down on SIGTERM | – | [`LockManager::shutdown`] |
 //!
 //! # Guarantees
@@ -50,7 +49,8 @@
 //! - the *rates* of the clients' clocks differ by less than 0.5 %;
 //! - the server neither loses acknowledged writes nor jumps its clock.
 //!
-//! Outside of these conditions no lock on Redis can guarantee exclusion. A body that cannot be
+//! On etcd the second one holds by itself, unless most of its nodes lose their disks. Outside of
+//! these conditions, no lock with a lease can guarantee exclusion. A body that cannot be
 //! [stopped](guide::leases#what-cannot-be-stopped) may run on after its lock is lost. A resource
 //! that checks the [fence](mod@fence) refuses the writes of such a body as soon as the next holder
 //! has written, unless the server has [lost the last fence](guide::fences#how-long-fences-grow) and
@@ -59,13 +59,15 @@
 //! # Features
 //!
 //! - `macros` (on by default): the attribute.
+//! - `redis` (on by default): locks on Redis servers. A program with all its locks in PostgreSQL,
+//!   etcd or a store of its own builds no client of Redis if it sets `default-features = false`.
 //! - `defer`: `on_busy = defer("30s")`, and the worker for it.
 //! - `reuse`: `on_busy = reuse`, by which callers [share a value](guide::reuse).
 //! - `inspect`: inspection of locks, their holders and their waiters. The
 //!   [tool](guide::tool) shows them in a terminal.
 //! - `axum`: a [`LockError`] is a response of axum 0.8.
 //! - `serde`: a [`Fence`] can be serialized.
-//! - `tls`: encrypted connections, `rediss://`.
+//! - `tls`: encrypted connections to Redis, `rediss://`.
 //! - `postgres`: locks in a [PostgreSQL](guide::postgres) database, `postgres://`.
 //! - `postgres-tls`: the same with encrypted connections.
 //! - `redis-1`: `LockManagerBuilder::from_redis`, which takes a client of `redis` 1.x.
@@ -74,6 +76,9 @@
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
+// What stores share is more than each of them needs. A build with Redis needs all of it, and finds
+// what nobody uses any more.
+#![cfg_attr(not(feature = "redis"), expect(dead_code))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 // Before other modules with methods of it, so that the page of `LockManager` begins with `connect`.
@@ -108,7 +113,7 @@ mod value;
 #[cfg(all(lockmacro_simulation, feature = "test-util"))]
 #[doc(hidden)]
 pub mod simulation {
-    #[cfg(feature = "defer")]
+    #[cfg(all(feature = "defer", feature = "redis"))]
     pub use crate::store::redis::scripts::scripts;
     pub use crate::sys::world::{Entered, Opening, Stream, Task, World, enter};
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::{FutureExt as _, TryFutureExt as _};
 
 use crate::engine::acquire::acquiring::{acquire, acquire_blocking};
-use crate::engine::acquire::options::Waits;
+use crate::engine::acquire::options::WaitMode;
 use crate::engine::acquire::outcome::{Acquired, Errors};
 use crate::engine::acquire::spec::LockSpec;
 use crate::guard::LockGuard;
@@ -489,7 +489,7 @@ impl Lock {
     /// # Panics
     /// Panics inside of tokio when the runtime was built without `enable_time` and `enable_io`.
     pub fn acquire(&self) -> impl Future<Output = Result<LockGuard, LockError>> + use<> {
-        acquire(Arc::clone(&self.spec), Waits::AsSet, Errors::Carried).map_ok(LockGuard::from)
+        acquire(Arc::clone(&self.spec), WaitMode::AsSet, Errors::Carried).map_ok(LockGuard::from)
     }
 
     /// Acquires the lock if it is free, and returns `None` if somebody else holds it. The server
@@ -515,7 +515,7 @@ impl Lock {
     pub fn try_acquire(
         &self,
     ) -> impl Future<Output = Result<Option<LockGuard>, LockError>> + use<> {
-        acquire(Arc::clone(&self.spec), Waits::Never, Errors::Carried).map(unless_busy)
+        acquire(Arc::clone(&self.spec), WaitMode::Never, Errors::Carried).map(unless_busy)
     }
 
     /// Acquires the lock as [`acquire`](Lock::acquire) does, in code that is not async.
@@ -543,7 +543,7 @@ impl Lock {
     /// As [`acquire`](Lock::acquire), and [`LockError::NoRuntime`] on the thread of a
     /// current-thread runtime. The `spawn_blocking` threads of such a runtime are fine.
     pub fn acquire_blocking(&self) -> Result<LockGuard, LockError> {
-        acquire_blocking(&self.spec, Waits::AsSet, Errors::Carried).map(LockGuard::from)
+        acquire_blocking(&self.spec, WaitMode::AsSet, Errors::Carried).map(LockGuard::from)
     }
 
     /// Acquires the lock as [`try_acquire`](Lock::try_acquire) does, in code that is not async.
@@ -563,7 +563,7 @@ impl Lock {
     /// # Errors
     /// As [`acquire_blocking`](Lock::acquire_blocking), but for [`LockError::Busy`].
     pub fn try_acquire_blocking(&self) -> Result<Option<LockGuard>, LockError> {
-        unless_busy(acquire_blocking(&self.spec, Waits::Never, Errors::Carried))
+        unless_busy(acquire_blocking(&self.spec, WaitMode::Never, Errors::Carried))
     }
 
     /// The fences of a guard that this lock has acquired, in the order in which the keys were

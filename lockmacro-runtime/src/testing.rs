@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::{advance, sleep, timeout};
 
 use crate::manager::lock_manager::LockManager;
-use crate::run::waits::Waits;
+use crate::run::waits::WaitCount;
 use crate::value::limits::TTL_MAX;
 
 pub mod conformance;
@@ -124,7 +124,7 @@ pub async fn lose_at_every_await<F: Future>(
     loop {
         let mut call = pin!(locks.scope(call()));
         let mut limit = pin!(sleep(LONGEST));
-        let waits = Arc::new(Waits::default());
+        let waits = Arc::new(WaitCount::default());
         let ended = poll_fn(|cx| match waits.watch(|| call.as_mut().poll(cx)) {
             Poll::Ready(ended) => Poll::Ready(Some(ended)),
             // Several bodies may begin to wait in one poll.

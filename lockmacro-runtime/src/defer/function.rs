@@ -1,4 +1,4 @@
-//! A function whose jobs can be deferred. Long, because its items have examples.
+//! A function whose calls can be deferred. Long, because its items have examples.
 
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::pin::Pin;
@@ -48,7 +48,7 @@ type JobAttempt = Pin<Box<dyn Future<Output = JobEnd> + Send>>;
 type Write<A> = dyn Fn(&A) -> Result<String, String> + Send + Sync;
 type StartJob = dyn Fn(Claim) -> Result<JobAttempt, String> + Send + Sync;
 
-/// A function whose jobs can be deferred, and its settings.
+/// A function whose calls can be deferred, and its settings.
 ///
 /// For each function with `on_busy = defer("30s")` the attribute makes one, which
 /// `audit_order_deferred()` returns. Register it with a [`Worker`](crate::defer::Worker). By hand:
@@ -176,10 +176,10 @@ impl<A> DeferredFn<A> {
         self
     }
 
-    /// Sets how often a job is tried before it becomes a dead letter, by default 10 times.
+    /// Sets how often a job is tried before it is dead, by default 10 times.
     ///
-    /// A job whose lock is busy does not count as tried. After it was busy 1,000 times it becomes
-    /// a dead letter as well.
+    /// A job whose lock is busy does not count as tried. After it was busy 1,000 times it is
+    /// dead as well.
     pub fn attempts(mut self, attempts: u32) -> Self {
         self.function.attempts = attempts.max(1);
         self
@@ -278,7 +278,7 @@ impl<A> DeferredFn<A> {
     /// waits beside the others, also beside the one of a [`unique`](DeferredFn::unique) function.
     ///
     /// A job with this `id`, of 1 to 1,000 bytes, is stored once, also when it was done within the
-    /// last 30 s, and not again while it is a dead letter: then, too, this returns `Ok`.
+    /// last 30 s, and not again while it is dead: then, too, this returns `Ok`.
     ///
     /// The job is stored in the installed manager, or in the one that was
     /// [set](DeferredFn::manager). It is not that of `manager = …` in the attribute, which may
@@ -325,7 +325,7 @@ impl<A> DeferredFn<A> {
     }
 
     /// Removes the older job of this function that waits for the key of `lock`, so that it does
-    /// not run after the newer one that has the lock now. Job it under the lock, before the work.
+    /// not run after the newer one that has the lock now. Call it under the lock, before the work.
     /// Functions with the attribute do so.
     ///
     /// It does nothing unless the function keeps the [latest](DeferredFn::latest) job. Jobs that
@@ -366,7 +366,7 @@ impl<A> DeferredFn<A> {
         let manager = self.manager.map_or_else(LockManager::current, Ok)?;
         let key = lock.key().to_string();
         let function = manager.core().defaults.stored_as(&name);
-        // A job inside of an outer body that has the lock began just now.
+        // A call inside of an outer body that has the lock began just now.
         let began = if lock.is_joined() { Duration::ZERO } else { lock.asked().elapsed() };
         let running = this_job(&name, &key);
         Ok(Some((manager, Superseding { function, key, began, running })))
@@ -468,7 +468,7 @@ struct Superseding {
     key: String,
     /// How long ago it began.
     began: Duration,
-    /// The job of a worker that this one is.
+    /// The job of a worker that this call is.
     running: Option<RunningJob>,
 }
 

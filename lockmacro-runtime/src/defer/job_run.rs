@@ -156,7 +156,7 @@ impl JobRun {
         event.inspect(|event| metrics::job(&self.function.name, event));
         match how {
             Settled::Dead { error } => {
-                tracing::error!(%function, id, attempt, error, "job is a dead letter");
+                tracing::error!(%function, id, attempt, error, "job is dead");
             }
             Settled::Again { delay, error } => {
                 tracing::warn!(%function, id, attempt, error, ?delay, "job failed");
@@ -249,7 +249,7 @@ async fn caught(mut called: impl Future<Output = JobEnd> + Unpin) -> JobEnd {
     .await
 }
 
-/// Cuts a long error, because every dead letter keeps its error.
+/// Cuts a long error, because every dead job keeps its error.
 fn shortened(mut error: String) -> String {
     const CUT: &str = "…";
     if error.len() > ERROR_MAX {

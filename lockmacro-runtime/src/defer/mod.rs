@@ -1,15 +1,15 @@
-//! Jobs: `on_busy = defer("30s")` runs a job whose lock is busy later.
+//! Jobs: `on_busy = defer("30s")` runs a call whose lock is busy later.
 //!
 //! The job is stored with its arguments in the lock's Redis (or in memory, for `memory://`). A
 //! [`Worker`] of any process runs the same function later, under the same lock.
 //!
 //! - A job runs *at least once*. When its worker dies, another worker runs it again, so it may
 //!   have run before, in part or to its end.
-//! - A job that fails is tried again after a growing delay. After its last attempt it becomes a
-//!   dead letter with its last error, for a person to inspect ([`JobQueue::list`]).
+//! - A job that fails is tried again after a growing delay. After its last attempt it is dead:
+//!   it is kept with its last error, for a person to inspect ([`JobQueue::list`]).
 //! - A job whose lock is busy again, or whose server fails, does not count as tried. It is due
 //!   again after about its first delay, or soon after the holder's lease ends if that is earlier.
-//!   After 1,000 times it becomes a dead letter as well.
+//!   After 1,000 times it is dead as well.
 //!
 //! # Trust
 //!

@@ -175,7 +175,7 @@ fn note_error(error: &LockError, is_unreported: bool) {
     if LockGuard::current().is_some() {
         return;
     }
-    let not_installed = *error == LockError::NotInstalled;
+    let not_installed = matches!(error, LockError::NotInstalled { .. });
     // Fails outside of a worker, where nobody needs the error.
     let _ = RUNNING.try_with(|running| {
         if is_unreported {

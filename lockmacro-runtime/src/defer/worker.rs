@@ -20,7 +20,7 @@ use crate::sys::backoff::jittered;
 use crate::sys::metrics;
 use crate::sys::random::HashMap;
 use crate::sys::task::{JoinSet, owned};
-use crate::value::error::LockError;
+use crate::value::error::{LockError, setting_name};
 
 /// Default number of jobs that run at once.
 const CONCURRENCY: usize = 16;
@@ -43,9 +43,9 @@ const GRACE: Duration = Duration::from_secs(3);
 /// - A job that blocks the only thread or all threads of the runtime for that long goes to another
 ///   worker while it still runs. Use [`DeferredFn::blocking`] or `spawn_blocking` for such jobs.
 /// - A job that fails is due again after twice its function's delay, which doubles each time. It
-///   becomes a dead letter after its last attempt.
+///   is dead after its last attempt.
 /// - A job whose arguments cannot be read here is left to other workers, as during an upgrade. It
-///   becomes a dead letter after an hour.
+///   is dead after an hour.
 /// - A job whose lock is busy has not failed. It is due again after about the delay, or soon after
 ///   the holder's lease ends if that is earlier.
 ///
@@ -293,7 +293,7 @@ impl Worker {
                         })));
                     }
                 }
-                Err(error @ LockError::InvalidSetting { setting: "job_queue", .. }) => {
+                Err(error @ LockError::InvalidSetting { setting: setting_name::JOB_QUEUE, .. }) => {
                     return Err(error);
                 }
                 // A right that is taken away later may be back soon.

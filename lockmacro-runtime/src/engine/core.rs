@@ -131,7 +131,7 @@ impl Core {
         self.store.backend.may_forget() && self.background.timers.has_changed_since(sent)
     }
 
-    /// The queue of jobs: to add jobs, to list them, and to retry dead letters.
+    /// The queue of jobs: to add jobs, to list them, and to retry dead jobs.
     #[cfg(feature = "defer")]
     pub(crate) fn job_queue(&self) -> Arc<dyn JobQueue> {
         Arc::clone(&self.job_queue)

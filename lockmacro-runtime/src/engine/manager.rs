@@ -29,7 +29,7 @@ impl Manager {
     /// # Errors
     /// [`LockError::NotInstalled`] when there is none.
     pub(crate) fn installed() -> Result<Arc<Self>, LockError> {
-        INSTALLED.get().cloned().ok_or(LockError::NotInstalled)
+        INSTALLED.get().cloned().ok_or(LockError::NOT_INSTALLED)
     }
 
     /// Makes this the installed manager, unless another one is.

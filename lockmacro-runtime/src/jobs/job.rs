@@ -22,8 +22,8 @@ pub struct NewJob {
     pub delay: Duration,
     /// Which of the jobs with the same key waits.
     pub keep: Keep,
-    /// How often the job may be taken without being settled, and once more. After that it becomes
-    /// a dead letter when any worker takes jobs. The worker decides how often it may fail.
+    /// How often the job may be taken without being settled, and once more. After that it is
+    /// dead when any worker takes jobs. The worker decides how often it may fail.
     pub attempts: u32,
 }
 
@@ -164,7 +164,7 @@ pub enum Settled {
         /// The holder, or the failure of the server.
         error: String,
     },
-    /// It failed for good: a dead letter.
+    /// It failed for good, and is dead.
     Dead {
         /// Why it failed.
         error: String,
@@ -193,7 +193,7 @@ pub enum JobState {
     Waiting,
     /// A worker has taken it.
     Running,
-    /// It is a dead letter.
+    /// It is dead.
     Dead,
 }
 
@@ -241,8 +241,8 @@ pub struct JobInfo {
     pub busy: u32,
     /// The last error; a long one is cut to about 2 KiB.
     pub error: Option<String>,
-    /// When a waiting job is due, the lease of a running job ends, or a job became a dead
-    /// letter.
+    /// When a waiting job is due, the lease of a running job ends, or since when a job
+    /// is dead.
     pub when: When,
 }
 

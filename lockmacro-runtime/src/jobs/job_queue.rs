@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::jobs::job::{Job, JobState, NewJob, Page, Settled, Stored, TakeOptions};
-use crate::value::error::LockError;
+use crate::value::error::{LockError, setting_name};
 
-/// Largest number of dead letters that one job retries or removes.
+/// Largest number of dead jobs that one call retries or removes.
 const AMENDED_MAX: usize = 1_000;
 
 /// The future of an answer of a [`JobQueue`].
@@ -25,7 +25,7 @@ pub type StopWaiting<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 /// stores or runs jobs.
 ///
 /// A job is *waiting* until it is due and a worker takes it. It is *running* as long as that
-/// worker renews its lease. Then it is removed, waits again, or becomes a *dead letter*. The worker
+/// worker renews its lease. Then it is removed, waits again, or is *dead*. The worker
 /// decides when and how often a job is tried. The queue guarantees:
 ///
 /// - A stored job is given to workers until one of them has settled it, so it runs at least once.
@@ -87,7 +87,7 @@ pub trait JobQueue: fmt::Debug + Send + Sync {
     /// [`limit`](TakeOptions::limit).
     ///
     /// It waits until a job is due. When `stop` is ready, it returns the jobs that it has, which
-    /// may be none. A job whose lease has ended is due again, or becomes a dead letter when its
+    /// may be none. A job whose lease has ended is due again, or is dead when its
     /// leases have ended [too often](NewJob::attempts). Return large jobs in several answers.
     ///
     /// # Errors
@@ -140,17 +140,17 @@ pub trait JobQueue: fmt::Debug + Send + Sync {
         limit: usize,
     ) -> JobFuture<'_, Page>;
 
-    /// Makes a dead letter or a waiting job due at once, with all its attempts. Returns whether
+    /// Makes a dead job or a waiting job due at once, with all its attempts. Returns whether
     /// there is such a job.
     fn retry(&self, function: Arc<str>, id: String) -> JobFuture<'_, bool>;
 
-    /// Removes a dead letter or a waiting job. Returns whether there was such a job.
+    /// Removes a dead job or a waiting job. Returns whether there was such a job.
     fn remove(&self, function: Arc<str>, id: String) -> JobFuture<'_, bool>;
 
-    /// Makes up to `limit` dead letters due at once as [`retry`](JobQueue::retry) does, the oldest
+    /// Makes up to `limit` dead jobs due at once as [`retry`](JobQueue::retry) does, the oldest
     /// first and at most 1,000. Returns their number.
     ///
-    /// To retry all of them, repeat the job until the numbers add up to their
+    /// To retry all of them, repeat the call until the numbers add up to their
     /// [total](Page::total).
     ///
     /// The default implementation retries one after another.
@@ -158,17 +158,17 @@ pub trait JobQueue: fmt::Debug + Send + Sync {
         Box::pin(amend_dead(self, function, limit, Self::retry))
     }
 
-    /// Removes up to `limit` dead letters, the oldest first and at most 1,000. Returns their
+    /// Removes up to `limit` dead jobs, the oldest first and at most 1,000. Returns their
     /// number.
     ///
-    /// The queues of this crate also remove dead letters whose id is not UTF-8, which only another
+    /// The queues of this crate also remove dead jobs whose id is not UTF-8, which only another
     /// program can have written. The default implementation removes one after another.
     fn remove_dead(&self, function: Arc<str>, limit: usize) -> JobFuture<'_, usize> {
         Box::pin(amend_dead(self, function, limit, Self::remove))
     }
 }
 
-/// Retries or removes the oldest dead letters, one after another.
+/// Retries or removes the oldest dead jobs, one after another.
 async fn amend_dead<D: JobQueue + ?Sized>(
     job_queue: &D,
     function: Arc<str>,
@@ -202,7 +202,7 @@ impl NoQueue {
     }
 
     fn refuse<'a, T: Send + 'a>(&self) -> JobFuture<'a, T> {
-        Box::pin(ready(Err(LockError::invalid("job_queue", self.detail.clone()))))
+        Box::pin(ready(Err(LockError::invalid(setting_name::JOB_QUEUE, self.detail.clone()))))
     }
 }
 

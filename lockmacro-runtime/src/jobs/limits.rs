@@ -7,7 +7,7 @@ use crate::value::error::{LockError, UnavailableReason};
 /// Largest number of waiting jobs of one function. The next job is refused with
 /// [`LockError::Unavailable`].
 pub const WAITING_MAX: usize = 1_000_000;
-/// Largest number of dead letters of one function. The latest ones are kept.
+/// Largest number of dead jobs of one function. The latest ones are kept.
 pub const DEAD_MAX: usize = 10_000;
 
 /// An answer is late after this time: before, two jobs have no order where a network is between
@@ -18,7 +18,7 @@ pub(crate) const ATTEMPTS: u32 = 10;
 /// Default limit of the arguments of one job, in bytes.
 pub(crate) const SIZE_MAX: usize = 1 << 20;
 
-/// The error of a job that became a dead letter because its workers always die. The text follows
+/// The error of a job that is dead because its workers always die. The text follows
 /// the number of runs.
 pub(crate) const ABANDONED: &str = " runs have ended without a report: \
     look for workers that crash or block, then retry the job";
@@ -36,10 +36,10 @@ pub(crate) fn abandoned(times: u64) -> String {
     format!("{times}{ABANDONED}")
 }
 
-/// Logs a job that became a dead letter while jobs were taken.
+/// Logs a job that was found dead while jobs were taken.
 pub(crate) fn note_abandoned(function: &str, id: &str, times: u64) {
     let error = abandoned(times);
-    tracing::error!(function, id, times, error, "job is a dead letter");
+    tracing::error!(function, id, times, error, "job is dead");
 }
 
 /// Refuses arguments that are too large to be stored.

@@ -188,7 +188,7 @@ impl JobQueue for MemoryJobs {
 #[derive(Default)]
 struct FunctionQueue {
     jobs: HashMap<String, StoredJob>,
-    /// When each waiting job is due, each running job's lease ends, or each dead letter was given
+    /// When each waiting job is due, each running job's lease ends, or each dead job was given
     /// up.
     times: BTreeSet<(JobState, Duration, String)>,
     /// The id of the waiting single job of each key.
@@ -318,7 +318,7 @@ impl FunctionQueue {
     }
 
     /// Makes the jobs due whose leases have ended. A job that was taken too often without being
-    /// settled becomes a dead letter instead, and is returned with the number of these times.
+    /// settled is dead instead, and is returned with the number of these times.
     fn lapse(&mut self, now: Duration) -> Vec<(String, u64)> {
         let mut dead = Vec::new();
         while let Some(id) = self.due(JobState::Running, now)
@@ -484,7 +484,7 @@ impl FunctionQueue {
         }
     }
 
-    /// Makes a job a dead letter, later than every other one.
+    /// Makes a job dead, later than every other one.
     fn make_dead(&mut self, id: &str, error: String, now: Duration) {
         if let Some(entry) = self.jobs.get_mut(id) {
             entry.error = Some(error);

@@ -8,7 +8,7 @@ use crate::value::error::LockError;
 
 /// Most requests until an answer is quick enough to tell.
 const LOOKS: usize = 3;
-/// No further request after this time, as the job that waits for it has its lock.
+/// No further request after this time, as the call that waits for it has its lock.
 const LONGEST: Duration = Duration::from_secs(2);
 
 /// Asks for jobs by `look`, and returns those that were stored before a call that began `began`

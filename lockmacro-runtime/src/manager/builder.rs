@@ -1,7 +1,6 @@
 //! The builder of a manager: its settings, and how it is connected.
 //! Long, because its items have examples.
 
-use std::error::Error;
 #[cfg(feature = "defer")]
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +12,8 @@ use crate::jobs::job_queue::JobQueue;
 #[cfg(feature = "defer")]
 use crate::jobs::limits::SIZE_MAX;
 use crate::manager::lock_manager::LockManager;
-#[cfg(feature = "redis-1")]
-use crate::manager::redis_server::RedisServer;
+#[cfg(feature = "redis")]
+use crate::manager::redis::settings::RedisSettings;
 use crate::manager::url_settings::UrlSettings;
 use crate::store::handle::Store;
 use crate::store::lock_store::LockStore;
@@ -22,18 +21,11 @@ use crate::store::lock_store::adapter::Adapter;
 use crate::store::memory::Memory;
 #[cfg(feature = "postgres")]
 use crate::store::postgres;
-use crate::store::redis::client::settings::Credentials;
-use crate::store::redis::client::url::{Deployment, ReplicaAcks};
-use crate::store::redis::store::Redis;
-use crate::store::redlock::rules::Rules;
-use crate::store::redlock::store::Redlock;
-use crate::store::redlock::url;
 use crate::value::defaults::Defaults;
 use crate::value::error::LockError;
 use crate::value::fence::{RETENTION, RETENTION_MAX, RETENTION_MIN};
-use crate::value::limits::{TTL_MAX, TTL_MIN};
 use crate::value::setting;
-use crate::value::url::{Url, decoded, duration, named};
+use crate::value::url::{SCHEMES, Url, decoded, duration, named};
 
 /// How long a caller waits by default for a server that fails or does not answer.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -41,24 +33,18 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 const TIMEOUT_MIN: Duration = Duration::from_millis(20);
 const TIMEOUT_MAX: Duration = Duration::from_secs(60 * 60);
 
-/// Default longest ttl of the locks of a Redlock manager.
-const LONGEST_TTL: Duration = Duration::from_secs(10 * 60);
-/// Default timeout of one node of a Redlock.
-const NODE_TIMEOUT: Duration = Duration::from_millis(50);
-const NODE_TIMEOUT_MIN: Duration = Duration::from_millis(1);
-
 /// A builder for a [`LockManager`], from [`LockManager::builder`].
 #[derive(Debug, Clone)]
 #[must_use = "a builder does nothing until it is connected"]
 pub struct LockManagerBuilder {
     label: Option<String>,
-    timeout: Duration,
-    rules: Rules,
-    replicated: Option<(u32, Duration)>,
-    credentials: Option<Credentials>,
+    pub(super) timeout: Duration,
+    pub(super) fence_retention: Duration,
     lazy: bool,
-    extra: UrlSettings,
+    pub(super) extra: UrlSettings,
     pub(crate) defaults: Defaults,
+    #[cfg(feature = "redis")]
+    pub(super) redis: RedisSettings,
     #[cfg(feature = "defer")]
     job_queue: Option<Arc<dyn JobQueue>>,
     #[cfg(feature = "defer")]
@@ -67,21 +53,15 @@ pub struct LockManagerBuilder {
 
 impl LockManagerBuilder {
     pub(crate) fn new() -> Self {
-        let rules = Rules {
-            longest_ttl: LONGEST_TTL,
-            durable: false,
-            node: NODE_TIMEOUT,
-            fence_retention: RETENTION,
-        };
         Self {
             label: None,
             timeout: TIMEOUT,
-            rules,
-            replicated: None,
-            credentials: None,
+            fence_retention: RETENTION,
             lazy: false,
             extra: UrlSettings::default(),
             defaults: Defaults::default(),
+            #[cfg(feature = "redis")]
+            redis: RedisSettings::default(),
             #[cfg(feature = "defer")]
             job_queue: None,
             #[cfg(feature = "defer")]
@@ -114,7 +94,7 @@ impl LockManagerBuilder {
     /// - A caller that waits for its lock waits for the server as long as for the lock.
     /// - A single command is given up after a quarter of this timeout.
     /// - With a Redlock, this is how long a caller tries to reach a majority; see
-    ///   [`node_timeout`](LockManagerBuilder::node_timeout).
+    ///   [the guide](crate::guide::redis#redlock).
     ///
     /// ```
     /// # use std::time::Duration;
@@ -192,34 +172,6 @@ impl LockManagerBuilder {
         self
     }
 
-    /// Requires `acks` replicas of the lock's server to acknowledge each lock within `timeout`:
-    /// before its body starts, and with every renewal.
-    ///
-    /// With fewer acknowledgements the lock is released, and acquiring fails at once with
-    /// [`LockError::Unavailable`], also for a waiter. A URL sets the same with
-    /// `?replicated=1&replicated_timeout=100ms` (500 ms without a timeout), and takes precedence
-    /// over this method.
-    ///
-    /// A replica that has acknowledged the lock still knows it when it is promoted. The
-    /// acknowledgement costs a round trip to the server and one from there to its replicas, and up
-    /// to 2 × 16 more connections. It is awaited for no longer than `timeout`, which is from 1 ms
-    /// to an hour, and no longer than a quarter of the ttl. It is for Redis servers with replicas:
-    /// connecting to anything else with it fails with [`LockError::InvalidSetting`].
-    ///
-    /// ```no_run
-    /// # use std::time::Duration;
-    /// # use lockmacro_runtime::{LockError, LockManager};
-    /// # async fn connect() -> Result<LockManager, LockError> {
-    /// let builder = LockManager::builder().replicated(1, Duration::from_millis(100));
-    /// builder.connect("redis-sentinel://one,two,three/main").await
-    /// # }
-    /// ```
-    pub fn replicated(mut self, acks: u32, timeout: Duration) -> Self {
-        self.extra.asked("replicated");
-        self.replicated = Some((acks, timeout));
-        self
-    }
-
     /// Sets how long the server keeps the last [fence](crate::value::fence) of a key after the
     /// key's last grant with a fence, by default a week and from a day to ten years. Use the same
     /// value in every process.
@@ -227,57 +179,24 @@ impl LockManagerBuilder {
     /// Until then, each key that was locked with a fence takes about 145 bytes, and one more for
     /// each byte of the key beyond ten: a million different keys take 145 MB. After that, the next
     /// fence of the key is made from the server's clock, so the fences still grow unless that clock
-    /// was set back meanwhile. `memory://` keeps one number for all keys as long as the process
-    /// lives. A URL sets the same with `?fence_retention=30d`, and takes precedence over this
-    /// method.
+    /// was set back meanwhile. A URL sets the same with `?fence_retention=30d`, and takes precedence
+    /// over this method. It is for servers: `memory://` keeps one number for all keys as long as the
+    /// process lives, and connecting to it with this setting fails with
+    /// [`LockError::InvalidSetting`].
     ///
     /// ```
     /// # use std::time::Duration;
     /// # use lockmacro_runtime::LockManager;
     /// const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-    /// let locks = LockManager::builder().fence_retention(30 * DAY).isolated_memory();
-    /// # let _ = locks;
+    /// let builder = LockManager::builder().fence_retention(30 * DAY);
     /// ```
     pub fn fence_retention(mut self, retention: Duration) -> Self {
+        self.extra.asked("fence_retention");
         if (RETENTION_MIN..=RETENTION_MAX).contains(&retention) {
-            self.rules.fence_retention = retention
+            self.fence_retention = retention
         } else {
             self.defaults.refuse("fence_retention", "set a time from 1d to 3650d")
         }
-        self
-    }
-
-    /// Sets a provider of the user and the password, for passwords that are rotated and for tokens
-    /// that expire. It is called whenever a connection is opened, and again when the server refuses
-    /// a login or ends one.
-    ///
-    /// The provider takes precedence over the user and password of a URL. It is used for every
-    /// server of a cluster or a Redlock, but not for sentinels. An empty user is the default user.
-    ///
-    /// A refused login is repeated with new credentials until the manager's
-    /// [timeout](LockManagerBuilder::timeout) is over, and then fails with
-    /// [`LockError::Authentication`]. An error of the provider fails in the same way, and its text
-    /// is shown. The provider runs on the runtime that connects, which may be that of the
-    /// background thread, and for no longer than the timeout. Cache credentials that are slow to
-    /// get.
-    ///
-    /// ```no_run
-    /// # use lockmacro_runtime::{LockError, LockManager};
-    /// # async fn connect() -> Result<LockManager, LockError> {
-    /// let builder = LockManager::builder().credentials(|| async {
-    ///     let password = std::fs::read_to_string("/run/secrets/redis")?;
-    ///     Ok::<_, std::io::Error>(("shop".to_owned(), password.trim().to_owned()))
-    /// });
-    /// builder.connect("redis://localhost").await
-    /// # }
-    /// ```
-    pub fn credentials<F, W, E>(mut self, provider: F) -> Self
-    where
-        F: Fn() -> W + Send + Sync + 'static,
-        W: Future<Output = Result<(String, String), E>> + Send + 'static,
-        E: Into<Box<dyn Error + Send + Sync>>,
-    {
-        self.credentials = Some(Credentials::new(provider));
         self
     }
 
@@ -301,123 +220,6 @@ impl LockManagerBuilder {
         self
     }
 
-    /// For Redlock: sets the longest ttl of any lock of any process on these nodes, by default 10
-    /// minutes and from 50 ms to a day. Use the same value in every process.
-    ///
-    /// A node that was started less than this time ago does not vote, because it may have forgotten
-    /// a lock that is still held. So after a restart a node does not vote for this time, and
-    /// servers that were all just started grant no lock until then. Acquiring with a longer ttl
-    /// fails with [`LockError::InvalidSetting`]. A URL sets the same with `?longest_ttl=10m`, and
-    /// takes precedence over this method.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use lockmacro_runtime::LockManager;
-    /// let builder = LockManager::builder().longest_ttl(Duration::from_secs(30));
-    /// ```
-    pub fn longest_ttl(mut self, longest_ttl: Duration) -> Self {
-        self.extra.asked("longest_ttl");
-        if (TTL_MIN..=TTL_MAX).contains(&longest_ttl) {
-            self.rules.longest_ttl = longest_ttl
-        } else {
-            self.defaults.refuse("longest_ttl", "set a time from 50ms to 24h")
-        }
-        self
-    }
-
-    /// For Redlock: sets how long a node may take to answer, by default 50 ms and from 1 ms to
-    /// a day.
-    ///
-    /// A node is never given longer than a tenth of the ttl, nor longer than a single command has
-    /// by [`timeout`](LockManagerBuilder::timeout). The timeout has to be several times as long as
-    /// a round trip to the nodes of a majority. A slower node counts as not answering, which costs
-    /// nothing while the others are a majority. A URL sets the same with `?node_timeout=50ms`, and
-    /// takes precedence over this method.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use lockmacro_runtime::LockManager;
-    /// let builder = LockManager::builder().node_timeout(Duration::from_millis(20));
-    /// ```
-    pub fn node_timeout(mut self, node_timeout: Duration) -> Self {
-        self.extra.asked("node_timeout");
-        if (NODE_TIMEOUT_MIN..=TTL_MAX).contains(&node_timeout) {
-            self.rules.node = node_timeout
-        } else {
-            self.defaults.refuse("node_timeout", "set a time from 1ms to 24h")
-        }
-        self
-    }
-
-    /// For Redlock: declares that the nodes write every change to disk before they answer
-    /// (`appendonly yes`, `appendfsync always`).
-    ///
-    /// Such a node forgets no lock at a restart, so it votes at once. If the nodes do not write to
-    /// disk, a lock may be granted twice after a restart. A URL sets the same with `?durable`.
-    ///
-    /// ```
-    /// # use lockmacro_runtime::LockManager;
-    /// let builder = LockManager::builder().durable();
-    /// ```
-    pub fn durable(mut self) -> Self {
-        self.extra.asked("durable");
-        self.rules.durable = true;
-        self
-    }
-
-    /// Connects to three, five, seven … independent servers. A lock is held when a majority of them
-    /// holds it, so that it survives the failure of a minority.
-    /// [The guide](crate::guide::redis#redlock) explains when that is worth its price.
-    ///
-    /// ```no_run
-    /// # use lockmacro_runtime::{LockError, LockManager};
-    /// # async fn connect() -> Result<LockManager, LockError> {
-    /// LockManager::builder().redlock(["redis://a", "redis://b", "redis://c"]).await
-    /// # }
-    /// ```
-    ///
-    /// - All nodes are asked at once, each for at most 50 ms or a tenth of the ttl, and the first
-    ///   majority decides.
-    /// - The lease counts from before the first request, less 1 % of the ttl and 2 ms.
-    /// - A lock that no majority grants is released on all nodes.
-    /// - A [waiter](crate::Lock::wait) repeats its request at random intervals of up to 150 ms.
-    ///   There is no queue over several nodes, and so no order among the waiters.
-    /// - A node that was started less than the [longest ttl](LockManagerBuilder::longest_ttl) ago
-    ///   does not vote, because it may have forgotten a lock that is still held.
-    ///
-    /// The algorithm is the one of "Distributed Locks with Redis" in the Redis documentation.
-    ///
-    /// # Errors
-    /// [`LockError::InvalidSetting`] for fewer than three nodes, for an even number of nodes, and
-    /// for two names of one server; [`LockError::Unavailable`] when no majority can be reached. A
-    /// node that cannot be reached joins when it comes back.
-    pub async fn redlock(
-        self,
-        urls: impl IntoIterator<Item: Into<String>>,
-    ) -> Result<LockManager, LockError> {
-        let urls: Vec<String> = urls.into_iter().map(Into::into).collect();
-        let extra = self.extra.clone();
-        extra.check("redlock")?;
-        let node = |url| Url::parse(url).map(|url| extra.added_to(url));
-        let nodes = urls.iter().map(|url| node(url)).collect::<Result<Vec<_>, _>>()?;
-        let store = self.nodes(&nodes)?;
-        self.asked(store).await
-    }
-
-    fn nodes(&self, nodes: &[Url<'_>]) -> Result<Store, LockError> {
-        self.defaults.usable_up_to(self.rules.longest_ttl)?;
-        let servers = |node| Ok(self.completed(Deployment::of(node, self.timeout)?));
-        let nodes = nodes.iter().map(servers).collect::<Result<Vec<_>, LockError>>()?;
-        Ok(Store::of(Redlock::new(&nodes, self.timeout, self.rules)?))
-    }
-
-    /// The servers with what the builder sets and their URL does not.
-    fn completed(&self, mut servers: Deployment) -> Deployment {
-        servers.fence_retention.get_or_insert(self.rules.fence_retention);
-        servers.settings.credentials.clone_from(&self.credentials);
-        servers
-    }
-
     /// For encrypted connections: sets the file of the authority to trust, in PEM, in place of those
     /// of the system. A URL sets the same with `?cacert=/etc/ca.pem`.
     ///
@@ -437,18 +239,6 @@ impl LockManagerBuilder {
     pub fn client_cert(mut self, cert: impl Into<String>, key: impl Into<String>) -> Self {
         self.extra.set("cert", cert.into());
         self.extra.set("key", key.into());
-        self
-    }
-
-    /// For `redis-sentinel://`: sets the user and the password of the sentinels themselves. An
-    /// empty user is the default user. A URL sets the same with
-    /// `?sentinel_user=watcher&sentinel_password=secret`.
-    pub fn sentinel_login(mut self, user: impl Into<String>, password: impl Into<String>) -> Self {
-        let user = user.into();
-        if !user.is_empty() {
-            self.extra.set("sentinel_user", user);
-        }
-        self.extra.set("sentinel_password", password.into());
         self
     }
 
@@ -516,31 +306,6 @@ impl LockManagerBuilder {
         self.asked_blocking(store)
     }
 
-    /// Connects to the server that a [`redis::Client`] or a [`redis::ConnectionInfo`] describes:
-    /// its address, database, user and password. The manager opens connections of its own.
-    /// (Feature `redis-1`, for version 1 of that crate.)
-    ///
-    /// ```no_run
-    /// # use lockmacro_runtime::{LockError, LockManager};
-    /// # async fn connect() -> Result<LockManager, Box<dyn std::error::Error>> {
-    /// let client = redis::Client::open("redis://localhost")?;
-    /// # Ok(
-    /// LockManager::builder().from_redis(&client).await?
-    /// # ) }
-    /// ```
-    ///
-    /// # Errors
-    /// The failure of the server, as [`connect`](LockManager::connect).
-    #[cfg(feature = "redis-1")]
-    pub async fn from_redis(
-        self,
-        server: impl Into<RedisServer>,
-    ) -> Result<LockManager, LockError> {
-        self.extra.check("redis")?;
-        let store = self.one(Deployment::of_server(&server.into().0, self.timeout))?;
-        self.asked(store).await
-    }
-
     /// Makes a manager of locks that are kept in a store of your own: see [`LockStore`]. The store
     /// is asked once whether it is [ready](LockStore::ready), unless the manager is
     /// [lazy](LockManagerBuilder::lazy).
@@ -576,22 +341,8 @@ impl LockManagerBuilder {
     fn own(&self, store: impl LockStore) -> Result<Store, LockError> {
         self.defaults.usable()?;
         let store = Adapter::new(store, self.timeout, !self.defaults.asks_down);
-        let Rules { longest_ttl, durable, node, fence_retention } = Self::new().rules;
-        for (setting, is_set, detail) in [
-            ("replicated", self.replicated.is_some(), "decides itself how its data is copied"),
-            ("credentials", self.credentials.is_some(), "logs in itself: give it the password"),
-            (
-                "fence_retention",
-                self.rules.fence_retention != fence_retention,
-                "decides itself how long it keeps fences",
-            ),
-            ("longest_ttl", self.rules.longest_ttl != longest_ttl, "is no Redlock"),
-            ("node_timeout", self.rules.node != node, "is no Redlock"),
-            ("durable", self.rules.durable != durable, "is no Redlock"),
-        ] {
-            if is_set {
-                return Err(store.refusal(setting, detail));
-            }
+        if let Some(setting) = self.extra.names().next() {
+            return Err(store.refusal(setting, setting::why_not_own(setting)));
         }
         store.check_limits()?;
         if let Some(ttl) = self.defaults.given_ttl() {
@@ -605,14 +356,19 @@ impl LockManagerBuilder {
         let extra = self.extra.clone();
         let mut url = extra.added_to(Url::parse(url)?);
         extra.check(url.scheme)?;
+        if !setting::is_scheme(url.scheme) {
+            return Err(LockError::invalid_url(SCHEMES));
+        }
         self.take_from(&mut url)?;
         if url.is_only("memory") {
+            // Else a forgotten URL would show in nothing but in bodies that run twice.
+            tracing::info!("locks are kept in memory, so other processes do not see them");
             return Ok(Store::of(Memory::shared()));
         }
         #[cfg(feature = "postgres")]
         if let Some(server) = postgres::client::url::Database::of(&url, self.timeout) {
             let mut server = server?;
-            let default = self.rules.fence_retention;
+            let default = self.fence_retention;
             self.defaults.usable()?;
             server.fence_retention.get_or_insert(default);
             let mut store = postgres::store::Postgres::new(server, self.timeout);
@@ -623,24 +379,13 @@ impl LockManagerBuilder {
         if matches!(url.scheme, "postgres" | "postgresql") {
             return Err(LockError::invalid_url("it needs the feature `postgres`"));
         }
-        if let Some(nodes) = url::nodes(&url, &mut self.rules) {
-            return self.nodes(&nodes?);
-        }
-        self.one(Deployment::of(&url, self.timeout)?)
+        #[cfg(feature = "redis")]
+        return self.on_redis(&url);
+        #[cfg(not(feature = "redis"))]
+        Err(LockError::invalid_url("a URL of Redis servers needs the feature `redis`"))
     }
 
-    fn one(&self, servers: Deployment) -> Result<Store, LockError> {
-        self.defaults.usable()?;
-        let mut servers = self.completed(servers);
-        if let Some((acks, timeout)) = self.replicated {
-            servers.replicated.get_or_insert(ReplicaAcks::new(acks, timeout)?);
-        }
-        let mut redis = Redis::new(&servers, self.timeout, &self.defaults.prefix);
-        redis.fails_fast = !self.defaults.asks_down;
-        Ok(Store::of(redis))
-    }
-
-    async fn asked(self, store: Store) -> Result<LockManager, LockError> {
+    pub(super) async fn asked(self, store: Store) -> Result<LockManager, LockError> {
         if !self.lazy && !store.is_local() {
             inside_runtime()?;
             store.backend.ready().await?;
@@ -658,7 +403,11 @@ impl LockManagerBuilder {
     }
 
     /// Makes a manager with locks of its own in memory, as [`LockManager::isolated_memory`] does.
-    /// [`replicated`](LockManagerBuilder::replicated) has no effect on it.
+    /// Settings that are about a server have no effect on it, such as
+    /// [`credentials`](LockManagerBuilder::credentials) and
+    /// [`fence_retention`](LockManagerBuilder::fence_retention), so a test can use the builder of
+    /// the program. A value out of its bounds is an error of the first lock, because this returns
+    /// none.
     ///
     /// ```
     /// # use lockmacro_runtime::LockManager;
@@ -674,5 +423,25 @@ impl LockManagerBuilder {
         #[cfg(not(feature = "defer"))]
         let core = Core::over(store, self.label, self.defaults);
         LockManager(Manager::new(core))
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(feature = "redis"))]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn without_its_client_a_url_of_redis_names_the_feature() {
+        for url in ["redis://localhost", "rediss-cluster://a,b", "redlock://a,b,c", "unix:///run"] {
+            for built in [LockManager::builder(), LockManager::builder().lazy()] {
+                let error = built.connect(url).await.expect_err(url);
+                let LockError::InvalidSetting { setting: "url", detail } = error else {
+                    panic!("{url}: {error}");
+                };
+                assert!(detail.contains("the feature `redis`"), "{url}: {detail}");
+            }
+        }
+        LockManager::connect("memory://").await.expect("needs no client");
     }
 }

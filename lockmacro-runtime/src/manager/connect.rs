@@ -20,19 +20,18 @@ impl LockManager {
     ///   `sentinel_password=` log in to the sentinels themselves. `rediss-sentinel://` encrypts
     ///   both;
     /// - `redlock://[user:password@]host:port,host:port,host:port[/db]`: a majority of these
-    ///   servers, as [`redlock`](LockManagerBuilder::redlock). `?durable`, `longest_ttl=10m` and
+    ///   servers, a [Redlock](crate::guide::redis#redlock). `?durable`, `longest_ttl=10m` and
     ///   `node_timeout=50ms` set the same as the builder's methods. `redlocks://` is encrypted;
     /// - `postgres://user[:password]@host[:port],…[/database]`, with the feature `postgres`: see
     ///   [PostgreSQL](crate::guide::postgres);
     /// - `memory://`: the locks of this process, with the same meaning and without a server.
     ///   Managers connected to `memory://` exclude each other, as managers of one server do.
     ///
-    /// A URL can carry more settings, each with the name of its method of the builder:
+    /// Redis servers need the feature `redis`, which is on by default.
     ///
-    /// - `?default_ttl=1m&default_wait=2s&key_prefix=shop:&fail_fast=no`, with every URL;
-    /// - `?fence_retention=30d`, with every URL but `memory://`;
-    /// - `?replicated=1&replicated_timeout=100ms`, with the first four kinds of URLs: see
-    ///   [`LockManagerBuilder::replicated`].
+    /// A URL can carry more settings, as `redis://localhost?default_ttl=1m&key_prefix=shop:`. The
+    /// [table of settings](crate::guide::settings#in-a-url) has all of them, and says which URLs
+    /// each is for. A setting that the store does not have is refused by its name.
     ///
     /// ```
     /// use lockmacro_runtime::{LockError, LockManager};

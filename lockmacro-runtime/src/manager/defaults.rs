@@ -10,8 +10,8 @@ impl LockManagerBuilder {
     /// renewed while the lock is held, so this is how long a lock outlives a process that was
     /// killed.
     ///
-    /// 50 ms to 24 h, in whole milliseconds, and at most the
-    /// [`longest_ttl`](LockManagerBuilder::longest_ttl) of a Redlock. With any other value
+    /// 50 ms to 24 h, in whole milliseconds, and at most the `longest_ttl` of a
+    /// [Redlock](crate::guide::redis#redlock). With any other value
     /// connecting fails with [`LockError::InvalidSetting`](crate::LockError::InvalidSetting). A URL
     /// sets the same with `?default_ttl=1m`, and takes precedence over this method. The attribute
     /// does not know this setting: it checks a `max_hold` or `min_hold` without a `ttl` against 30

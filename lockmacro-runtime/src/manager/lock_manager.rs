@@ -32,7 +32,7 @@ use crate::value::error::LockError;
 ///
 /// A manager opens at most two connections to a server: one is shared by all callers and made on
 /// the runtime that needs it first; the other belongs to the background thread. In a cluster this
-/// holds for each node. [`replicated`](crate::LockManagerBuilder::replicated) adds up to 16
+/// holds for each node. Acknowledgements by [replicas](crate::guide::redis#replicated) add up to 16
 /// connections to each of the two.
 #[derive(Clone)]
 pub struct LockManager(pub(crate) Arc<Manager>);
@@ -88,7 +88,7 @@ impl LockManager {
     /// ```
     /// # use lockmacro_runtime::{LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// assert_eq!(LockManager::current().err(), Some(LockError::NotInstalled));
+    /// assert!(matches!(LockManager::current(), Err(LockError::NotInstalled { .. })));
     /// let body = async { assert!(LockManager::current().is_ok()) };
     /// LockManager::isolated_memory().scope(body).await;
     /// # Ok(()) }
@@ -225,15 +225,15 @@ impl LockManager {
         Self::builder().with(Store::of(Memory::disabled()))
     }
 
-    /// Returns the queue of jobs, to store jobs, to inspect them, and to have dead
-    /// letters run again.
+    /// Returns the queue of jobs, to store jobs, to inspect them, and to run dead ones
+    /// again.
     ///
     /// ```no_run
     /// # use lockmacro_runtime::defer::JobState;
     /// # use lockmacro_runtime::{LockError, LockManager};
     /// # async fn inspect(locks: LockManager) -> Result<(), LockError> {
     /// let dead = locks.job_queue().list("orders.audit".into(), JobState::Dead, 0, 100).await?;
-    /// println!("{} dead letters", dead.total);
+    /// println!("{} dead jobs", dead.total);
     /// # Ok(()) }
     /// ```
     #[cfg(feature = "defer")]

@@ -4,10 +4,10 @@ pub(crate) mod builder;
 mod connect;
 mod defaults;
 pub(crate) mod lock_manager;
-#[cfg(feature = "redis-1")]
-mod redis_server;
+#[cfg(feature = "redis")]
+mod redis;
 mod url_settings;
 
 pub use builder::LockManagerBuilder;
 #[cfg(feature = "redis-1")]
-pub use redis_server::RedisServer;
+pub use redis::server::RedisServer;

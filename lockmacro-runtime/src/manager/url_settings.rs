@@ -31,6 +31,18 @@ impl UrlSettings {
         self.0.keys().try_for_each(|name| setting::check(scheme, name))
     }
 
+    /// The names of all of them.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.0.keys().copied()
+    }
+
+    /// Fails for one that a store would read in its URL, where there is none.
+    #[cfg(feature = "redis-1")]
+    pub(crate) fn check_without_url(&self, detail: &str) -> Result<(), LockError> {
+        let unread = self.0.iter().find(|(_, setting)| !setting.is_empty());
+        unread.map_or(Ok(()), |(name, _)| Err(LockError::invalid(name, detail)))
+    }
+
     /// The URL with those that it does not have.
     pub(crate) fn added_to<'a>(&'a self, mut url: Url<'a>) -> Url<'a> {
         for (name, setting) in &self.0 {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::TryFutureExt as _;
 
-use crate::engine::acquire::options::Waits;
+use crate::engine::acquire::options::WaitMode;
 use crate::guard::LockGuard;
 use crate::lock::Lock;
 use crate::outcome::LockOutcome;
@@ -36,7 +36,7 @@ impl Lock {
     where
         B: Future<Output: LockOutcome>,
     {
-        Run::new(self.start(Waits::AsSet), <RunPolicy>::default(), body)
+        Run::new(self.start(WaitMode::AsSet), <RunPolicy>::default(), body)
     }
 
     /// Runs `body` as [`run`](Lock::run) does if the lock is free, and returns `Ok(None)` without
@@ -69,7 +69,7 @@ impl Lock {
         B: Future<Output = Result<T, E>>,
         E: From<LockError>,
     {
-        Run::new(self.start(Waits::Never), <RunPolicy<Skip>>::default(), body.map_ok(Some))
+        Run::new(self.start(WaitMode::Never), <RunPolicy<Skip>>::default(), body.map_ok(Some))
     }
 
     /// Runs a `body` that is not async as [`run`](Lock::run) does. Like
@@ -88,7 +88,7 @@ impl Lock {
     /// As [`run`](Lock::run), and [`LockError::NoRuntime`] on the thread of a current-thread
     /// runtime.
     pub fn run_blocking<R: LockOutcome>(&self, body: impl FnOnce() -> R) -> R {
-        self.start(Waits::AsSet).run_blocking(<RunPolicy>::default(), body)
+        self.start(WaitMode::AsSet).run_blocking(<RunPolicy>::default(), body)
     }
 
     /// Runs a `body` that is not async as [`try_run`](Lock::try_run) does.
@@ -110,10 +110,10 @@ impl Lock {
         body: impl FnOnce() -> Result<T, E>,
     ) -> Result<Option<T>, E> {
         let policy = <RunPolicy<Skip>>::default();
-        self.start(Waits::Never).run_blocking(policy, || body().map(Some))
+        self.start(WaitMode::Never).run_blocking(policy, || body().map(Some))
     }
 
-    fn start(&self, waits: Waits) -> Start {
+    fn start(&self, waits: WaitMode) -> Start {
         Start::Lock(Arc::clone(&self.spec), waits)
     }
 }

@@ -12,7 +12,7 @@ use futures_util::future::BoxFuture;
 use pin_project_lite::pin_project;
 
 use crate::engine::acquire::acquiring::{Acquiring, acquire, acquire_blocking};
-use crate::engine::acquire::options::Waits;
+use crate::engine::acquire::options::WaitMode;
 use crate::engine::acquire::outcome::{Acquired, Errors, unreported};
 use crate::engine::acquire::reentry::Scope;
 use crate::engine::acquire::spec::LockSpec;
@@ -85,7 +85,7 @@ impl<B: Future<Output: Returnable<P>>, P> Future for Run<B, P> {
 /// The start of a body.
 pub(crate) enum Start {
     /// A lock to acquire.
-    Lock(Arc<LockSpec>, Waits),
+    Lock(Arc<LockSpec>, WaitMode),
     /// A lock that is held.
     Guard(Acquired),
 }
@@ -96,7 +96,7 @@ impl Start {
         match &mut self {
             Start::Lock(spec, waits) => {
                 if R::SKIPS && spec.options.wait.is_none() {
-                    *waits = Waits::Never;
+                    *waits = WaitMode::Never;
                 }
                 if R::RECOVERS {
                     Arc::make_mut(spec).options.on_lost = OnLost::Error;

@@ -139,7 +139,7 @@ fn stays(error: &LockError) -> bool {
         InvalidKey { .. }
             | InvalidSetting { .. }
             | KeyNotALock { .. }
-            | NotInstalled
+            | NotInstalled { .. }
             | NoRuntime { .. }
             | ShutDown { .. }
     )

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::engine::acquire::acquiring::acquire;
-use crate::engine::acquire::options::Waits;
+use crate::engine::acquire::options::WaitMode;
 use crate::engine::acquire::outcome::{Acquired, Errors};
 use crate::engine::acquire::spec::LockSpec;
 use crate::engine::core::inside_runtime;
@@ -201,7 +201,7 @@ impl ReusingLock {
         let (manager, place) = prepare(Arc::make_mut(&mut spec))?;
         // Nothing is done for which the key would have to stay.
         Arc::make_mut(&mut spec).options.min_hold = None;
-        let lock = acquire(spec, Waits::AsSet, Errors::Carried).await?;
+        let lock = acquire(spec, WaitMode::AsSet, Errors::Carried).await?;
         let held = Arc::clone(&lock.held);
         let forgotten =
             manager.core.store.backend.keep(&held.request, place.of(), "", Duration::ZERO);
@@ -286,7 +286,7 @@ impl Reuse {
         if let Some(value) = self.value(&place.key, fresh.map(|(before, _)| before))? {
             return Ok(Begun::Value(value));
         }
-        let lock = acquire(spec, Waits::AsSet, Errors::Carried).await?;
+        let lock = acquire(spec, WaitMode::AsSet, Errors::Carried).await?;
         // Any other one was made while this caller waited, however long that was.
         let is_new = |found: &Kept| before.as_ref().is_none_or(|before| before.id != found.id);
         // Those before it in this process know the value, or the one that was there before.

@@ -7,19 +7,19 @@ use std::task::{Context, Poll, Wake, Waker};
 
 thread_local! {
     /// The waits of the call that is polled.
-    static WATCHED: Cell<Option<Arc<Waits>>> = const { Cell::new(None) };
+    static WATCHED: Cell<Option<Arc<WaitCount>>> = const { Cell::new(None) };
 }
 
 /// How often the bodies of a call have waited. A poll without a wake-up of the body itself, as for
 /// the end of its lease, is no further wait.
 #[derive(Default)]
-pub(crate) struct Waits {
+pub(crate) struct WaitCount {
     number: AtomicUsize,
     begun: AtomicBool,
     woken: AtomicBool,
 }
 
-impl Waits {
+impl WaitCount {
     /// Counts those of the bodies that are polled here.
     pub(crate) fn watch<T>(self: &Arc<Self>, poll: impl FnOnce() -> T) -> T {
         WATCHED.set(Some(Arc::clone(self)));
@@ -40,7 +40,7 @@ impl Waits {
 
 /// A body's own waker.
 struct BodyWaker {
-    waits: Arc<Waits>,
+    waits: Arc<WaitCount>,
     waker: Waker,
 }
 

@@ -4,7 +4,7 @@
 #[cfg(feature = "reuse")]
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::engine::acquire::options::Waits;
+use crate::engine::acquire::options::WaitMode;
 use crate::guard::LockGuard;
 use crate::lock::Lock;
 use crate::run::driver::{Run, Start};
@@ -72,7 +72,7 @@ impl<W, H> WithPolicy<Lock, W, H> {
     where
         B: Future<Output: Returnable<RunPolicy<W, H>>>,
     {
-        Run::new(Start::Lock(self.start.spec, Waits::AsSet), self.policy, body)
+        Run::new(Start::Lock(self.start.spec, WaitMode::AsSet), self.policy, body)
     }
 
     /// As [`Lock::run_blocking`].
@@ -81,7 +81,7 @@ impl<W, H> WithPolicy<Lock, W, H> {
     /// As the future of [`run`](Self::run), and on the thread of a current-thread runtime if the
     /// return type cannot carry that error.
     pub fn run_blocking<R: Returnable<RunPolicy<W, H>>>(self, body: impl FnOnce() -> R) -> R {
-        Start::Lock(self.start.spec, Waits::AsSet).run_blocking(self.policy, body)
+        Start::Lock(self.start.spec, WaitMode::AsSet).run_blocking(self.policy, body)
     }
 }
 

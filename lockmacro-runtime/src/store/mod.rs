@@ -34,7 +34,9 @@ pub(crate) mod lock_store;
 pub(crate) mod memory;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
+#[cfg(feature = "redis")]
 pub(crate) mod redis;
+#[cfg(feature = "redis")]
 pub(crate) mod redlock;
 mod remote;
 mod replica_acks;

@@ -11,19 +11,26 @@
 //!
 //! [qpc]: https://learn.microsoft.com/windows/win32/sysinfo/acquiring-high-resolution-time-stamps
 
-use std::time::Duration;
+pub(crate) use system::{host_name, since_boot};
 
-use redis::io::tcp::TcpSettings;
+/// What only connections to Redis servers need.
+#[cfg(feature = "redis")]
+pub(crate) mod redis_streams {
+    use std::time::Duration;
 
-pub(crate) use system::{UNIX_SOCKETS, host_name, since_boot, unix_socket};
+    use redis::io::tcp::TcpSettings;
 
-/// Drops data that the network has not accepted within `unsent`, on systems with such a setting.
-pub(crate) fn dropping_unsent(tcp: TcpSettings, unsent: Duration) -> TcpSettings {
-    #[cfg(any(target_os = "android", target_os = "linux"))]
-    let tcp = tcp.set_user_timeout(unsent);
-    #[cfg(not(any(target_os = "android", target_os = "linux")))]
-    let _ = unsent;
-    tcp
+    pub(crate) use crate::sys::platform::system::{UNIX_SOCKETS, unix_socket};
+
+    /// Drops data that the network has not accepted within `unsent`, on systems with such a
+    /// setting.
+    pub(crate) fn dropping_unsent(tcp: TcpSettings, unsent: Duration) -> TcpSettings {
+        #[cfg(any(target_os = "android", target_os = "linux"))]
+        let tcp = tcp.set_user_timeout(unsent);
+        #[cfg(not(any(target_os = "android", target_os = "linux")))]
+        let _ = unsent;
+        tcp
+    }
 }
 
 #[cfg(unix)]
@@ -97,6 +104,8 @@ mod system {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]

@@ -6,10 +6,11 @@ use futures_util::future::Either;
 use tokio::runtime::{self, Handle};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-/// A set of tasks, each of which is [owned].
-pub(crate) use tokio::task::JoinSet;
 
 use crate::sys::world;
+
+/// A set of tasks, each of which is [owned].
+pub(crate) type JoinSet<T> = tokio::task::JoinSet<T>;
 
 /// [`tokio::spawn`]. Nothing else spawns a task, but for a [`JoinSet`].
 pub(crate) fn spawn<F>(future: F) -> JoinHandle<F::Output>

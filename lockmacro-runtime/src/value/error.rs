@@ -12,6 +12,7 @@ mod accessors;
 mod cause;
 mod constructors;
 mod http;
+pub(crate) mod setting_name;
 mod unavailable_reason;
 
 pub(crate) use cause::Cause;
@@ -40,7 +41,7 @@ pub use unavailable_reason::UnavailableReason;
 /// same errors: a lock of a [lazy](crate::LockManagerBuilder::lazy) manager can find all that its
 /// connection would have found.
 ///
-/// [The guide](crate::guide::operation#each-error) says what to do about each.
+/// [The guide](crate::guide::errors#each-error) says what to do about each.
 ///
 /// # In a web service
 /// A response has the [status](LockError::http_status), the header `Retry-After` with
@@ -65,7 +66,7 @@ pub use unavailable_reason::UnavailableReason;
 /// fn answer(error: &LockError) -> (u16, Option<u64>, &str) {
 ///     (error.http_status(), error.retry_after_secs(), error.public_message())
 /// }
-/// # assert_eq!(answer(&LockError::NotInstalled).0, 500);
+/// # assert_eq!(answer(&LockError::access_denied("no rights")).0, 500);
 /// ```
 ///
 /// [`Busy`]: LockError::Busy
@@ -134,7 +135,7 @@ pub enum LockError {
     Deferred {
         /// The key that is held.
         key: LockKey,
-        /// The id of the stored call. With `unique` or `latest` it may be the id of an earlier
+        /// The id of the job. With `unique` or `latest` it may be the id of an earlier
         /// call.
         id: Box<str>,
         /// Time until the call is due.
@@ -148,9 +149,8 @@ pub enum LockError {
     /// may have been applied is released in the background. A call to be deferred may have been
     /// stored.
     ///
-    /// Of a Redlock, fewer nodes than a majority have answered. With
-    /// [`replicated`](crate::LockManagerBuilder::replicated), too few replicas may have
-    /// acknowledged the lock in time: one to be acquired is released, and one to be extended is
+    /// Of a Redlock, fewer nodes than a majority have answered. Where
+    /// [replicas](crate::guide::redis#replicated) count, too few of them may have acknowledged the lock in time: one to be acquired is released, and one to be extended is
     /// held as long as before.
     #[error("the lock server is unavailable: {reason} ({detail}{})", after(", at ", server.as_deref()))]
     #[non_exhaustive]
@@ -195,7 +195,7 @@ pub enum LockError {
     /// line for the server, and `inspect::rights` returns them. In PostgreSQL the user needs `USAGE`
     /// on the schema and `EXECUTE` on its functions.
     ///
-    /// [The guide](crate::guide::redis) says what needs further rights.
+    /// [The guide](crate::guide::servers#rights-on-redis) says what needs further rights.
     #[error(
         "the lock server refuses access: {detail}{}{}",
         after(", at ", server.as_deref()),
@@ -267,11 +267,12 @@ pub enum LockError {
     /// program starts, or name a manager.
     ///
     /// [`LockManager::install`]: crate::LockManager::install
-    #[error(
-        "no lock manager is installed: call `LockManager::install` when the program starts; in a \
-         test, `LockManager::scope` does not cover tasks that are spawned inside it"
-    )]
-    NotInstalled,
+    #[error("{detail}")]
+    #[non_exhaustive]
+    NotInstalled {
+        /// What to do. It is a field, because programs that end with this error show its `Debug`.
+        detail: &'static str,
+    },
     /// An async lock was requested outside of a tokio runtime, or a blocking one on the thread of a
     /// current-thread runtime, such as a worker of actix: that would stop the task that holds the
     /// lock.

@@ -14,6 +14,8 @@ const SENTINEL: Stores = 1 << 3;
 const CLUSTER: Stores = 1 << 4;
 const REDLOCK: Stores = 1 << 5;
 const POSTGRES: Stores = 1 << 6;
+/// Redis servers whose URL says that the connections are encrypted.
+const ENCRYPTED: Stores = 1 << 7;
 
 const REPLICATED: Stores = REDIS | SOCKET | SENTINEL | CLUSTER;
 const SERVERS: Stores = REPLICATED | REDLOCK | POSTGRES;
@@ -33,9 +35,10 @@ const TABLE: &[(&str, Stores, &str)] = &[
     ("fence_retention", SERVERS, "a server"),
     ("replicated", REPLICATED, "a Redis server with replicas"),
     ("replicated_timeout", REPLICATED, "a Redis server with replicas"),
-    ("cacert", SERVERS, "an encrypted connection"),
-    ("cert", SERVERS, "an encrypted connection"),
-    ("key", SERVERS, "an encrypted connection"),
+    ("credentials", REPLICATED | REDLOCK, "Redis servers"),
+    ("cacert", ENCRYPTED | POSTGRES, "an encrypted connection"),
+    ("cert", ENCRYPTED | POSTGRES, "an encrypted connection"),
+    ("key", ENCRYPTED | POSTGRES, "an encrypted connection"),
     ("sentinel_user", SENTINEL, "sentinels"),
     ("sentinel_password", SENTINEL, "sentinels"),
     ("durable", REDLOCK, "a Redlock"),
@@ -62,14 +65,28 @@ const TABLE: &[(&str, Stores, &str)] = &[
 fn stores(scheme: &str) -> Option<Stores> {
     Some(match scheme {
         "memory" => MEMORY,
-        "redis" | "rediss" | "valkey" | "valkeys" => REDIS,
+        "redis" | "valkey" => REDIS,
+        "rediss" | "valkeys" => REDIS | ENCRYPTED,
         "redis+unix" | "valkey+unix" | "unix" => SOCKET,
-        "redis-sentinel" | "rediss-sentinel" => SENTINEL,
-        "redlock" | "redlocks" => REDLOCK,
+        "redis-sentinel" => SENTINEL,
+        "rediss-sentinel" => SENTINEL | ENCRYPTED,
+        "redlock" => REDLOCK,
+        "redlocks" => REDLOCK | ENCRYPTED,
         "postgres" | "postgresql" => POSTGRES,
+        "rediss-cluster" | "valkeys-cluster" => CLUSTER | ENCRYPTED,
         _ if scheme.ends_with("-cluster") => CLUSTER,
         _ => return None,
     })
+}
+
+/// Whether this is a scheme of a store, in capitals or not.
+pub(crate) fn is_scheme(scheme: &str) -> bool {
+    stores(&scheme.to_ascii_lowercase()).is_some()
+}
+
+/// Whether a URL of this scheme has settings for encrypted connections to Redis servers.
+pub(crate) fn is_encrypted(scheme: &str) -> bool {
+    stores(scheme).is_some_and(|stores| stores & ENCRYPTED != 0)
 }
 
 /// Checks that the store of this scheme has a setting.
@@ -96,6 +113,17 @@ pub(crate) fn check_all(url: &Url<'_>) -> Result<(), LockError> {
     url.settings.iter().try_for_each(|setting| check(url.scheme, named(setting).0))
 }
 
+/// Why a store of somebody else does not have one of these settings.
+pub(crate) fn why_not_own(setting: &str) -> &'static str {
+    match setting {
+        "replicated" => "decides itself how its data is copied",
+        "fence_retention" => "decides itself how long it keeps fences",
+        "longest_ttl" | "node_timeout" | "durable" => "is no Redlock",
+        "schema" | "install" | "listen" => "is no PostgreSQL",
+        _ => "connects and logs in itself: give it what it needs for that",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,8 +136,11 @@ mod tests {
             ("redis", "durable", "a Redlock"),
             ("rediss-cluster", "schema", "PostgreSQL"),
             ("memory", "fence_retention", "a server"),
+            ("memory", "credentials", "Redis servers"),
+            ("postgresql", "credentials", "Redis servers"),
             ("rediss", "sslrootcert", "`cacert`"),
             ("redis", "db", "the URL's path"),
+            ("redis-cluster", "key", "an encrypted connection"),
         ] {
             let LockError::InvalidSetting { setting: named, detail } =
                 check(scheme, setting).expect_err(setting)
@@ -123,6 +154,9 @@ mod tests {
             ("memory", "label"),
             ("redis", "replicated"),
             ("redlocks", "cacert"),
+            ("rediss-cluster", "cert"),
+            ("redlock", "credentials"),
+            ("redis+unix", "credentials"),
             ("postgresql", "cacert"),
             ("redis+unix", "db"),
             // The store has an error of its own for these.

@@ -7,6 +7,10 @@ use crate::value::fence::{RETENTION_MAX, RETENTION_MIN};
 
 /// Names the form of a URL in error texts, instead of the URL, which may have a password in it.
 pub(crate) const FORM: &str = "it is not of the form `redis://user:password@host:port/db`";
+/// What a URL may begin with.
+pub(crate) const SCHEMES: &str = "it begins with none of `memory://`, `redis://`, `rediss://`, \
+    `redis+unix://`, `redis-sentinel://`, `redis-cluster://`, `redlock://` and `postgres://`; locks \
+    in etcd have a package of their own, `lockmacro-etcd`";
 /// For a user or password that a `?` has cut in two.
 const UNESCAPED: &str = "it has a `?` before its last `@`, which is written `%3F` in a password";
 
@@ -33,7 +37,8 @@ impl<'a> Url<'a> {
             let why = "it has a `#` in it, which is written `%23` in a password";
             return Err(LockError::invalid_url(why));
         }
-        let (scheme, rest) = url.split_once("://").ok_or_else(|| LockError::invalid_url(FORM))?;
+        let (scheme, rest) =
+            url.split_once("://").ok_or_else(|| LockError::invalid_url(SCHEMES))?;
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         let path = place.split_once('/');
         let (authority, path) = path.map_or((place, None), |(before, path)| (before, Some(path)));
@@ -57,7 +62,7 @@ impl<'a> Url<'a> {
 
     /// The error for an unknown setting. Its name is shown only if it cannot be a part of a
     /// password.
-    pub(crate) fn has_no(&self, setting: &str) -> LockError {
+    pub(crate) fn refuse_unknown(&self, setting: &str) -> LockError {
         let (name, _) = named(setting);
         let scheme = self.scheme;
         if self.may_be_cut {
@@ -134,7 +139,7 @@ mod tests {
             ("redis-cluster://localhost?quick", "`quick` is no setting of `redis-cluster://`"),
         ] {
             let url = Url::parse(url).unwrap();
-            let error = url.has_no(url.settings[0]).to_string();
+            let error = url.refuse_unknown(url.settings[0]).to_string();
             assert!(error.contains(why) && !error.contains("hunter2"), "{error}");
         }
     }

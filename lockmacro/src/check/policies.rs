@@ -1,7 +1,7 @@
 //! What happens when the lock is busy or lost, beside the function and the other arguments.
 
 use syn::spanned::Spanned as _;
-use syn::{Error, Result};
+use syn::{Error, FnArg, Result};
 
 use crate::check::defer;
 use crate::messages::{self, refuse};
@@ -17,7 +17,18 @@ pub(super) fn check_calls(args: &Args, function: &Function) -> Result<()> {
         OnBusy::Fallback(_) => {}
         OnBusy::Defer(settings) => defer::check(settings, args, function)?,
     }
-    function.call_arguments(args.on_busy.word()).map(drop)
+    let policy = args.on_busy.word();
+    function.call_arguments(policy)?;
+    for input in &function.sig.inputs {
+        let attributes = match input {
+            FnArg::Receiver(receiver) => &receiver.attrs,
+            FnArg::Typed(argument) => &argument.attrs,
+        };
+        if let Some(cfg) = attributes.iter().find(|attribute| attribute.path().is_ident("cfg")) {
+            return Err(Error::new(cfg.path().span(), messages::cfg(policy)));
+        }
+    }
+    Ok(())
 }
 
 /// Checks that the value of a function can be shared.

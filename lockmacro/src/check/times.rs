@@ -6,7 +6,7 @@ use syn::{Error, Result};
 
 use crate::messages;
 use crate::parse::args::Args;
-use crate::parse::duration::{TTL_DEFAULT, Time, Wait};
+use crate::parse::duration::{TTL_DEFAULT, Time, WaitSetting};
 use crate::parse::item::Function;
 
 pub(super) fn check_renewal(args: &Args, _: &Function) -> Result<()> {
@@ -36,7 +36,7 @@ pub(super) fn check_min_hold(args: &Args, _: &Function) -> Result<()> {
 
 pub(super) fn check_wait(args: &Args, _: &Function) -> Result<()> {
     let policy = args.on_busy.word();
-    if matches!(policy, "error" | "reuse") || !matches!(args.wait, Some(Wait::Forever)) {
+    if matches!(policy, "error" | "reuse") || !matches!(args.wait, Some(WaitSetting::Forever)) {
         return Ok(());
     }
     Err(Error::new(args.span_of("on_busy"), messages::wait_never_ends(policy)))

@@ -13,15 +13,26 @@ pub(crate) fn near(value: &Expr, argument: &str, known: &[&str]) -> Option<Strin
         let near = near.split('(').next().unwrap_or_default();
         slips(&word, near) <= (near.len() / 5).max(1)
     })?;
-    Some(messages::unknown_value(value.to_token_stream(), argument, near))
+    Some(messages::unknown_value(shown(value), argument, near))
 }
 
 /// The word that a value is: of `skip`, `Skip`, `OnBusy::Skip`, `skip(..)`, `"skip"` and `true`.
 pub(crate) fn word(value: &Expr) -> String {
-    let text = value.to_token_stream().to_string().replace(' ', "");
-    let of = |policy| text.rsplit_once(policy).map(|(_, word)| word);
-    let word = of("OnBusy::").or_else(|| of("OnLost::")).unwrap_or(&text);
-    word.trim_matches('"').split('(').next().unwrap_or_default().to_owned()
+    let text = shown(value);
+    let text = text.split('(').next().unwrap_or_default();
+    match text.rsplit_once("::") {
+        Some((path, word)) if path.ends_with("OnBusy") || path.ends_with("OnLost") => word,
+        // A path of the user's.
+        Some(_) => "",
+        None => text.trim_matches('"'),
+    }
+    .to_owned()
+}
+
+/// A value as it is written.
+pub(crate) fn shown(value: &Expr) -> String {
+    let tokens = value.to_token_stream().to_string();
+    tokens.replace(" :: ", "::").replace(":: ", "::").replace(" (", "(").replace("- ", "-")
 }
 
 /// `minHold` and `MIN_HOLD` are one word.

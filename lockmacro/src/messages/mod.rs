@@ -39,8 +39,9 @@ messages! {
     takes_no_value(name) = "`{name}` takes no value: write `{name}` alone, or leave it out";
     value_alone(value, example) =
         "`{value}` has no name: write one before it, as in `{example}`";
-    binding(example) = "this is a name to use in the body: write one, as in `{example}`";
-    text(example) = "this is a text in quotes that is not empty: write one such as `{example}`";
+    binding(example) = "expected a name to use in the body: write one, as in `{example}`";
+    text(example) =
+        "expected a text in quotes that is not empty: write one such as `{example}`";
     NAME_IN_QUOTES = "the name of an argument has no quotes: write `key = \"order:<id>\"`";
     NO_NAME = "expected an argument such as `key = \"order:<id>\"`";
     NO_COMMA = "expected `,` before the next argument";
@@ -62,8 +63,8 @@ messages! {
          `{package} = \"{version}\"` to its `[dependencies]`, or write `crate = path` with the \
          path under which another crate re-exports it";
     feature(policy) =
-        "`{policy}` is a feature: write `lockmacro-runtime = {{ version = \"0.1\", features = \
-         [\"{policy}\"] }}` in Cargo.toml";
+        "`{policy}` is a feature of `lockmacro-runtime`: turn it on with `cargo add \
+         lockmacro-runtime --features {policy}`";
 }
 
 // Keys.
@@ -73,6 +74,7 @@ messages! {
     key_is_number(name) =
         "a key is text, and `{name}` is none: write `\"<{name}>\"`, or with a word before it, as \
          in `\"order:<{name}>\"`";
+    KEY_TWICE = "this key is there twice: remove one";
     KEY_IS_EMPTY = "the key is empty: write one such as \"order:<id>\"";
     key_has_blanks(trimmed) =
         "the key starts or ends with a blank, which is a part of it: write {trimmed}";
@@ -140,6 +142,9 @@ messages! {
     NOT_RENEWED =
         "`max_hold` is the end of renewal, and a lock with `ttl` is not renewed: add `renew`, or \
          remove `max_hold`, as `ttl` is the longest hold then";
+    cfg(policy) =
+        "`{policy}` passes all arguments on, and this one is not always there: put the `cfg` on \
+         two functions, one with the argument and one without";
     short_max_hold(ttl, max_hold) =
         "`max_hold` is the end of renewal, so it is at least the lease of {ttl}: write a longer \
          one, or `ttl = \"{max_hold}\"` alone for the longest hold";
@@ -257,7 +262,7 @@ messages! {
     DEFER_UNSAFE =
         "a worker cannot know what makes this call safe: remove `unsafe`, or `defer`";
     DEFER_GENERIC =
-        "a stored call has no type parameters and no lifetimes: write a function without them, \
+        "a job has no type parameters and no lifetimes: write a function without them, \
          with owned arguments";
     DEFER_MANY = "at most 16 arguments can be stored: put some of them into a struct";
     DEFER_SEVERAL =

@@ -10,7 +10,7 @@ use syn::{Error, Expr, ExprPath, Lit, LitStr, Path, Result, Token};
 
 use crate::messages;
 use crate::messages::names::{example, unknown};
-use crate::parse::duration::{self, ANY, TTL, Time, Wait};
+use crate::parse::duration::{self, ANY, TTL, Time, WaitSetting};
 use crate::parse::item::Function;
 use crate::parse::key::Key;
 use crate::parse::path::{Groups, mentions};
@@ -34,7 +34,7 @@ pub(crate) struct Args {
     pub(crate) max_hold: Option<Time>,
     pub(crate) min_hold: Option<Time>,
     /// `None` for the manager's default wait, which is mostly none.
-    pub(crate) wait: Option<Wait>,
+    pub(crate) wait: Option<WaitSetting>,
     pub(crate) on_busy: OnBusy,
     pub(crate) on_lost: Option<AfterLoss>,
     /// Whether the caller gets the value before the lock is released.
@@ -197,7 +197,7 @@ impl Args {
         let same = reuse.and_then(|reuse| reuse.same.as_ref());
         let placeholders = texts.chain(same).flat_map(Template::exprs);
         let times = [&self.ttl, &self.max_hold, &self.min_hold].into_iter().flatten();
-        let times = times.chain(self.wait.as_ref().and_then(Wait::limit));
+        let times = times.chain(self.wait.as_ref().and_then(WaitSetting::limit));
         let times = times.chain(reuse.and_then(|reuse| reuse.keep.as_ref())).filter_map(Time::expr);
         let permits = self.key.each().iter().filter_map(Key::sharing).chain(&self.sharing);
         placeholders.chain(times).chain(permits.filter_map(Sharing::expr)).chain(&self.manager)

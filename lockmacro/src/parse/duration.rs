@@ -4,10 +4,9 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use humantime::{format_duration, parse_duration};
-use quote::ToTokens as _;
 use syn::{Error, Expr, ExprLit, ExprUnary, Lit, Result, UnOp};
 
-use crate::fix::slips::near;
+use crate::fix::slips::{near, shown};
 use crate::messages;
 use crate::parse::path::is_path;
 
@@ -31,19 +30,19 @@ pub(crate) enum Time {
 }
 
 /// The wait for a busy lock.
-pub(crate) enum Wait {
+pub(crate) enum WaitSetting {
     For(Time),
     Forever,
     /// No wait, whatever the manager's default is.
     Never,
 }
 
-impl Wait {
+impl WaitSetting {
     /// The limit of the wait.
     pub(crate) fn limit(&self) -> Option<&Time> {
         match self {
-            Wait::For(limit) => Some(limit),
-            Wait::Forever | Wait::Never => None,
+            WaitSetting::For(limit) => Some(limit),
+            WaitSetting::Forever | WaitSetting::Never => None,
         }
     }
 }
@@ -65,19 +64,19 @@ impl Time {
 }
 
 /// Parses the value of `wait`, which may also be `forever` or `never`.
-pub(crate) fn wait(value: Expr) -> Result<Wait> {
+pub(crate) fn wait(value: Expr) -> Result<WaitSetting> {
     if is_path(&value, "forever") {
-        return Ok(Wait::Forever);
+        return Ok(WaitSetting::Forever);
     }
     if is_path(&value, "never") {
-        return Ok(Wait::Never);
+        return Ok(WaitSetting::Never);
     }
     if let Expr::Lit(_) = value
         && let Some(near) = near(&value, "wait", &["forever", "never"])
     {
         return Err(Error::new_spanned(value, near));
     }
-    time("wait = {}", value, &WAIT).map(Wait::For)
+    time("wait = {}", value, &WAIT).map(WaitSetting::For)
 }
 
 /// Parses a duration that stands in place of the `{}` in `form`: a text of whole milliseconds.
@@ -88,7 +87,7 @@ pub(crate) fn time(form: &str, value: Expr, bounds: &Bounds) -> Result<Time> {
         Expr::Lit(_) | Expr::Unary(ExprUnary { op: UnOp::Neg(_), .. }) => None,
         _ => return Ok(Time::Expr(Box::new(value))),
     };
-    let shown = value.to_token_stream().to_string();
+    let shown = shown(&value);
     let text = quoted.as_ref().unwrap_or(&shown);
     let message = match parse(text.trim()) {
         Some(Duration::ZERO) if is_wait => messages::ZERO_WAIT.to_owned(),
@@ -101,10 +100,12 @@ pub(crate) fn time(form: &str, value: Expr, bounds: &Bounds) -> Result<Time> {
             messages::out_of_bounds(format_duration(*bounds.start()), most)
         }
         time => {
+            let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
             let example = match time {
-                Some(_) => text,
-                None if is_wait => "5s",
-                None => "300s",
+                Some(_) => text.clone(),
+                None if is_number => format!("{text}s"),
+                None if is_wait => "5s".to_owned(),
+                None => "300s".to_owned(),
             };
             messages::no_duration(shown.as_str(), form.replace("{}", &format!("{example:?}")))
         }
@@ -184,7 +185,7 @@ mod tests {
             (parse_quote!(300), "300", "300s"),
             (parse_quote!(5min), "5min", "5min"),
             (parse_quote!(1.5s), "1.5s", "300s"),
-            (parse_quote!(-5), "- 5", "300s"),
+            (parse_quote!(-5), "-5", "300s"),
             (parse_quote!(true), "true", "300s"),
         ] {
             let error = read(value).unwrap_err();
@@ -204,9 +205,9 @@ mod tests {
     #[test]
     fn a_wait_is_a_millisecond_to_a_day_or_has_no_end() {
         let read = |value| match wait(value) {
-            Ok(Wait::For(limit)) => Ok(limit.literal()),
-            Ok(Wait::Forever) => Ok(Some(Duration::MAX)),
-            Ok(Wait::Never) => Ok(Some(Duration::ZERO)),
+            Ok(WaitSetting::For(limit)) => Ok(limit.literal()),
+            Ok(WaitSetting::Forever) => Ok(Some(Duration::MAX)),
+            Ok(WaitSetting::Never) => Ok(Some(Duration::ZERO)),
             Err(error) => Err(error.to_string()),
         };
         assert_eq!(read(parse_quote!("1ms")), Ok(Some(Duration::from_millis(1))));

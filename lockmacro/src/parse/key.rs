@@ -81,6 +81,7 @@ impl Key {
         }
         let mut keys: Vec<Self> = Vec::new();
         for value in list.elems {
+            let place = value.clone();
             let key = match value {
                 Expr::Call(call) if is_path(&call.func, "keys") => {
                     return Err(Error::new_spanned(call, messages::KEYS));
@@ -99,6 +100,12 @@ impl Key {
                 }
                 value => Self::one(value, function)?,
             };
+            // Most often one of them should have named another argument.
+            let text = |key: &Self| key.template().map(|template| template.literal.value());
+            if text(&key).is_some_and(|new| keys.iter().any(|key| text(key).as_ref() == Some(&new)))
+            {
+                return Err(Error::new_spanned(place, messages::KEY_TWICE));
+            }
             keys.push(key);
         }
         Ok(Key::Several(keys))

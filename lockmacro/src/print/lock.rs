@@ -6,7 +6,7 @@ use syn::ext::IdentExt as _;
 use syn::spanned::Spanned as _;
 use syn::{Expr, ExprReference, Token};
 
-use crate::parse::duration::{Time, Wait};
+use crate::parse::duration::{Time, WaitSetting};
 use crate::parse::key::Key;
 use crate::parse::policy::{AfterLoss, OnBusy};
 use crate::parse::sharing::Sharing;
@@ -150,9 +150,9 @@ impl Printer<'_> {
         let min_hold = time("min_hold", &args.min_hold);
         let renew = args.renew.then(|| self.set("renew", "renew", NOTHING));
         let wait = match &args.wait {
-            Some(Wait::For(limit)) => Some(self.set("wait", "wait", self.time(limit))),
-            Some(Wait::Forever) => Some(self.set("wait_forever", "wait", NOTHING)),
-            Some(Wait::Never) => Some(self.wait_never()),
+            Some(WaitSetting::For(limit)) => Some(self.set("wait", "wait", self.time(limit))),
+            Some(WaitSetting::Forever) => Some(self.set("wait_forever", "wait", NOTHING)),
+            Some(WaitSetting::Never) => Some(self.wait_never()),
             None => self.default_wait(),
         };
         let on_lost = match args.on_lost {

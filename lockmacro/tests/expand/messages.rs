@@ -124,7 +124,7 @@ fn what_looks_like_a_mistake_and_is_none_has_no_message() {
         r#"key = ["a", permits("b:<id>", 1)]"#,
         r#"key = "a:<id>", wait = FOREVER"#,
         r#"key = "a:<id>", ttl = FOREVER, renew, max_hold = self.forever"#,
-        r#"key = "a:<id>", ttl = Lease::MAX, wait = Wait::ZERO"#,
+        r#"key = "a:<id>", ttl = Lease::MAX, wait = Patience::ZERO"#,
         r#"key = "a:<id>", wait = patience"#,
         r#"key = "a:<id>", name = "orders.审核 {audit} <<x""#,
         r#"key = [read(id), "b:<id>"]"#,

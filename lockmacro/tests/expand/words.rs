@@ -168,3 +168,13 @@ fn a_setting_outside_of_its_place_and_a_word_of_another_library_have_a_fix_of_th
         assert!(error.contains(fix), "{args}: {error}");
     }
 }
+
+#[test]
+fn a_path_of_a_function_is_no_misspelt_word() {
+    for path in ["S::error", "m::cancel", "self::finish", "Self::canceled"] {
+        let args = format!("key = \"order:<id>\", on_lost = {path}").parse().unwrap();
+        assert_eq!(errors(args), [""; 0], "{path}");
+    }
+    let args = "key = \"order:<id>\", on_lost = OnLost::Cancle".parse().unwrap();
+    assert!(one(args).contains("on_lost = cancel"));
+}

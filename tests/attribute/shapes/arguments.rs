@@ -16,12 +16,12 @@ const KEY: &str = "order:7";
 type Seen = Arc<Mutex<Vec<bool>>>;
 
 /// A value that looks at the lock when it is dropped.
-struct RequestEvents {
+struct Witness {
     locks: LockManager,
     seen: Seen,
 }
 
-impl Drop for RequestEvents {
+impl Drop for Witness {
     fn drop(&mut self) {
         self.seen.lock().unwrap().push(held_blocking(&self.locks, KEY));
     }
@@ -29,14 +29,14 @@ impl Drop for RequestEvents {
 
 /// Two values, of which a body may use one.
 struct Order {
-    used: RequestEvents,
-    _unused: RequestEvents,
+    used: Witness,
+    _unused: Witness,
 }
 
-fn witnesses() -> (LockManager, Seen, impl Fn() -> RequestEvents) {
+fn witnesses() -> (LockManager, Seen, impl Fn() -> Witness) {
     let (locks, seen) = (LockManager::isolated_memory(), Seen::default());
     let (of, by) = (locks.clone(), Arc::clone(&seen));
-    (locks, seen, move || RequestEvents { locks: of.clone(), seen: Arc::clone(&by) })
+    (locks, seen, move || Witness { locks: of.clone(), seen: Arc::clone(&by) })
 }
 
 /// Asserts that this many values were dropped, each of them under the lock.
@@ -50,9 +50,9 @@ async fn all_of_them_are_dropped_before_the_release() {
     async fn audit(
         locks: &LockManager,
         order: Order,
-        (first, second): (RequestEvents, RequestEvents),
-        mut changed: Option<RequestEvents>,
-        _ignored: RequestEvents,
+        (first, second): (Witness, Witness),
+        mut changed: Option<Witness>,
+        _ignored: Witness,
     ) -> Result<usize, LockError> {
         changed.take();
         let seen = order.used.seen.lock().unwrap().len();
@@ -69,14 +69,14 @@ async fn all_of_them_are_dropped_before_the_release() {
 
 impl Order {
     #[distributed_lock(key = "order:7", ttl = "30s", manager = locks)]
-    fn audit(self, locks: &LockManager, _ignored: RequestEvents) -> Result<usize, LockError> {
+    fn audit(self, locks: &LockManager, _ignored: Witness) -> Result<usize, LockError> {
         Ok(self.used.seen.lock().unwrap().len())
     }
 
     #[distributed_lock(key = "order:7", ttl = "30s", manager = locks, guard = lock)]
-    async fn assign(self, locks: &LockManager, note: RequestEvents) -> Result<usize, LockError> {
+    async fn assign(self, locks: &LockManager, note: Witness) -> Result<usize, LockError> {
         lock.check()?;
-        let RequestEvents { seen, .. } = &note;
+        let Witness { seen, .. } = &note;
         Ok(seen.lock().unwrap().len())
     }
 }
@@ -199,6 +199,10 @@ async fn constants_and_structs_may_have_any_name() {
     assert_eq!(names_of_ours::audit(&locks, "7".to_owned()).await.unwrap(), 9);
 }
 
+fn no_shop() -> LockError {
+    LockError::unavailable("there is no such shop")
+}
+
 #[tokio::test]
 async fn branches_and_failures_may_give_the_manager() {
     struct Shops {
@@ -207,7 +211,7 @@ async fn branches_and_failures_may_give_the_manager() {
     }
     impl Shops {
         fn of(&self, id: u64) -> Result<&LockManager, LockError> {
-            if id > 9 { Err(LockError::NotInstalled) } else { Ok(&self.eu) }
+            if id > 9 { Err(no_shop()) } else { Ok(&self.eu) }
         }
 
         #[distributed_lock(key = "order:7", manager = self.of(id)?)]
@@ -228,7 +232,7 @@ async fn branches_and_failures_may_give_the_manager() {
     let shops = Shops { eu: LockManager::isolated_memory(), us: LockManager::isolated_memory() };
     let _guard = probe(&shops.eu, KEY).acquire().await.unwrap();
     assert!(shops.audit(7).await.unwrap_err().is_busy());
-    assert_eq!(shops.audit(10).await, Err(LockError::NotInstalled));
+    assert_eq!(shops.audit(10).await, Err(no_shop()));
     assert!(shops.assign(7).await.unwrap_err().is_busy());
     shops.assign(10).await.unwrap();
     let book = |id| std::thread::scope(|scope| scope.spawn(|| shops.book(id)).join().unwrap());

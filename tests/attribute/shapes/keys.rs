@@ -84,7 +84,7 @@ async fn the_manager_of_the_scope() {
     async fn audit(id: u64) -> Result<bool, LockError> {
         Ok(held(&LockManager::current()?, "order:42").await)
     }
-    assert!(matches!(audit(42).await, Err(LockError::NotInstalled)));
+    assert!(matches!(audit(42).await, Err(LockError::NotInstalled { .. })));
     // An installed one stays for the life of the process, which other tests are in as well.
     let locks = LockManager::isolated_memory();
     assert_locked!(&locks, "order:42", locks.scope(audit(42)).await.unwrap());

@@ -1,10 +1,10 @@
-//! The rights that docs/redis.md names for looking.
+//! The rights that docs/reference/servers.md names for looking.
 
 use lockmacro_runtime::LockError;
 
 use super::*;
 
-const ACCESS: &str = include_str!("../../../docs/redis.md");
+const ACCESS: &str = include_str!("../../../docs/reference/servers.md");
 
 /// The words of the page's line that begins with `start` and are rights, keys or channels.
 fn rights(start: &str) -> Vec<String> {

@@ -8,7 +8,7 @@ use lockmacro_tests::Backend;
 
 use super::*;
 
-const ACCESS: &str = include_str!("../../../docs/redis.md");
+const ACCESS: &str = include_str!("../../../docs/reference/servers.md");
 /// Without a hash tag, with one, and with braces that are none.
 const KEYS: [&str; 6] =
     ["order:42", "order:{7}", "order:{7}:audit", "order:a}b", "order:{}x", "order:a{b"];

@@ -457,7 +457,7 @@ async fn a_database_is_examined_by_a_user_without_rights_on_statistics() {
     limited(20).await;
     let read_only = "ALTER ROLE app SET default_transaction_read_only = on";
     client.batch_execute(read_only).await.expect("set");
-    assert!(mend_of(&url).await.contains("default_transaction_read_only"));
+    assert!(fix_of(&url).await.contains("default_transaction_read_only"));
     client.batch_execute("ALTER ROLE app RESET ALL").await.expect("set");
     let latin = "CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'";
     client.batch_execute(latin).await.expect("made");
@@ -550,7 +550,7 @@ async fn the_user_is_the_one_that_the_library_logs_in_with() {
     }
 }
 
-async fn mend_of(url: &str) -> String {
+async fn fix_of(url: &str) -> String {
     fix(url, &[], "unreachable").await
 }
 

@@ -95,7 +95,7 @@ async fn arguments_that_are_no_json_are_shown_as_they_are() {
     assert_eq!(said["jobs"][1]["arguments"], "");
 }
 
-/// Writes dead letters of the function `f` by hand.
+/// Writes dead jobs of the function `f` by hand.
 fn write_dead(server: &Server, ids: &[&str]) {
     let mut admin = server.admin();
     for id in ids {
@@ -116,7 +116,7 @@ async fn all_dead_letters_are_tried_again_or_removed_when_it_is_expected() {
     assert!(refused.err.contains("--yes"), "{refused:?}");
     let said = at_a_terminal(&server, &["jobs", "remove", "f", "--all-dead"], "g\n").await;
     assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.err.contains("3 dead letters of `f` are removed for good"), "{said:?}");
+    assert!(said.err.contains("3 dead jobs of `f` are removed for good"), "{said:?}");
     for words in [&["jobs", "remove", "f"][..], &["jobs", "retry", "f", "one", "--all-dead"]] {
         let said = tool(&server, words).await;
         assert_eq!(said.code, Some(2), "{said:?}");
@@ -125,18 +125,18 @@ async fn all_dead_letters_are_tried_again_or_removed_when_it_is_expected() {
     assert_eq!(rows.rows()[1], ["f", "0", "0", "3"], "nothing was done");
 
     let said = tool(&server, &["jobs", "remove", "f", "--all-dead", "--yes"]).await;
-    assert_eq!((said.code, &*said.out), (Some(0), "removed: 3 dead letters of f\n"));
+    assert_eq!((said.code, &*said.out), (Some(0), "removed: 3 dead jobs of f\n"));
     let more: Vec<_> = (0..1_005).map(|nth| format!("id{nth}")).collect();
     write_dead(&server, &more.iter().map(String::as_str).collect::<Vec<_>>());
     let said = at_a_terminal(&server, &["--json", "jobs", "retry", "f", "--all-dead"], "f\n").await;
-    assert!(said.err.contains("1005 dead letters of `f` are tried again"), "{said:?}");
+    assert!(said.err.contains("1005 dead jobs of `f` are tried again"), "{said:?}");
     assert_eq!(said.code, Some(0));
     let document: Value = serde_json::from_str(&said.out).expect("JSON");
     assert_eq!(document, json!({ "function": "f", "retried": 1_005 }));
     let rows = tool(&server, &["jobs"]).await;
     assert_eq!(rows.rows()[1], ["f", "1005", "0", "0"]);
     let said = tool(&server, &["jobs", "retry", "f", "--all-dead"]).await;
-    assert_eq!((said.code, &*said.out), (Some(0), "retried: 0 dead letters of f\n"));
+    assert_eq!((said.code, &*said.out), (Some(0), "retried: 0 dead jobs of f\n"));
 }
 
 #[tokio::test]

@@ -1,11 +1,11 @@
-//! The rights that docs/redis.md names for jobs.
+//! The rights that docs/reference/servers.md names for jobs.
 
 use lockmacro_runtime::defer::{JobFuture, JobQueue, NewJob, Page, Settled, StopWaiting, Stored};
 use lockmacro_tests::Server;
 
 use super::*;
 
-const ACCESS: &str = include_str!("../../../docs/redis.md");
+const ACCESS: &str = include_str!("../../../docs/reference/servers.md");
 
 /// The words of the page's line that begins with `start` and are rights, keys or channels.
 fn rights(start: &str) -> Vec<String> {
@@ -42,7 +42,7 @@ async fn defer_and_run(server: &Server, patience: Duration) -> Result<(), LockEr
     let done = calls.all().len();
     locks.shutdown(TEST_TIMEOUT).await?;
     working.await.expect("no panic")?;
-    if done == 2 { Ok(()) } else { Err(LockError::NotInstalled) }
+    if done == 2 { Ok(()) } else { Err(LockError::unavailable("its own")) }
 }
 
 #[tokio::test]

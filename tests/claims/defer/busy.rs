@@ -90,7 +90,7 @@ async fn a_call_that_is_busy_is_due_when_the_lease_of_the_holder_ends(backend: &
 
 /// A lock without an end is somebody's mistake, which a person has to see.
 #[on(memory, redis, postgres, both_runtimes)]
-async fn a_call_that_is_busy_for_ever_becomes_a_dead_letter_in_the_end(backend: &Backend) {
+async fn a_call_that_is_busy_for_ever_becomes_a_dead_job_in_the_end(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("for-ever"));
     let key = backend.key("order:1");
     let function = locked(&name, &key, &locks, &calls).delay(LONG_TTL);
@@ -104,7 +104,7 @@ async fn a_call_that_is_busy_for_ever_becomes_a_dead_letter_in_the_end(backend: 
         assert!(job_queue.settle(taken, how).await.unwrap());
     }
     let working = start(&locks, &function);
-    let dead = dead_letter(&locks, &name).await;
+    let dead = dead_job(&locks, &name).await;
     let error = dead.error.unwrap_or_default();
     let expected = "its lock could not be acquired 1000 times: ";
     assert!(error.starts_with(expected) && error.contains(&key), "{error}");

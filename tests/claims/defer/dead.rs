@@ -79,7 +79,7 @@ async fn a_function_that_a_worker_does_not_know_is_left_to_one_that_does(backend
 }
 
 #[on(memory, redis, postgres, both_runtimes)]
-async fn a_call_whose_workers_die_in_every_attempt_is_a_dead_letter(backend: &Backend) {
+async fn a_call_whose_workers_die_in_every_attempt_is_a_dead_job(backend: &Backend) {
     let (locks, calls) = (manager(backend).await, Calls::default());
     // Two attempts, and one more, because one may have got lost on its way to a worker.
     for (deaths, is_run) in [(2, true), (3, false)] {
@@ -94,7 +94,7 @@ async fn a_call_whose_workers_die_in_every_attempt_is_a_dead_letter(backend: &Ba
         if is_run {
             calls.reach(1).await;
         } else {
-            let dead = dead_letter(&locks, &name).await;
+            let dead = dead_job(&locks, &name).await;
             let expected = "3 runs have ended without a report: \
                             look for workers that crash or block, then retry the job";
             assert_eq!(dead.error.as_deref(), Some(expected));
@@ -103,18 +103,18 @@ async fn a_call_whose_workers_die_in_every_attempt_is_a_dead_letter(backend: &Ba
         nothing_is_left(&locks, &name).await;
         working.abort();
     }
-    assert_eq!(calls.all(), [2], "a dead letter is not run");
+    assert_eq!(calls.all(), [2], "a dead job is not run");
     locks.shutdown(TEST_TIMEOUT).await.unwrap();
     forget(backend).await;
 }
 
-/// Gives the dead letter that is left of a call of `function`.
+/// Gives the dead job that is left of a call of `function`.
 async fn last_error(backend: &Backend, function: DeferredFn<(u64,)>) -> String {
     let (locks, name) = (manager(backend).await, function.name().to_owned());
     let function = function.attempts(1).delay(SHORT_DELAY);
     put(&locks, &function, 1).await;
     let working = start(&locks, &function);
-    let dead = dead_letter(&locks, &name).await;
+    let dead = dead_job(&locks, &name).await;
     remove(&locks, &name, dead.id).await;
     ends_on(backend, &locks, working).await;
     dead.error.expect("it failed")
@@ -155,7 +155,7 @@ async fn a_panic_is_reported_with_its_message(backend: &Backend) {
 }
 
 #[on(memory, redis, postgres, both_runtimes)]
-async fn all_dead_letters_are_tried_again_or_removed_in_batches(backend: &Backend) {
+async fn all_dead_jobs_are_tried_again_or_removed_in_batches(backend: &Backend) {
     const DEAD: u64 = 25;
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("all"));
     let (function, of) = (noting(&name, &calls), Arc::<str>::from(&*name));
@@ -194,7 +194,7 @@ async fn all_dead_letters_are_tried_again_or_removed_in_batches(backend: &Backen
 
 /// They are of one millisecond of the server, and their ids are in another order.
 #[tokio::test]
-async fn dead_letters_of_one_moment_are_in_the_order_in_which_they_were_given_up() {
+async fn dead_jobs_of_one_moment_are_in_the_order_in_which_they_were_given_up() {
     const IDS: [&str; 6] = ["e", "b", "f", "a", "d", "c"];
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("later");
     let clock = Arc::new(Clock::at(now));

@@ -84,7 +84,7 @@ for id = ARGV[1], ARGV[2] do
 end";
 
 #[tokio::test]
-async fn a_bounded_number_of_dead_letters_is_kept_the_latest_ones() {
+async fn a_bounded_number_of_dead_jobs_is_kept_the_latest_ones() {
     let server = Server::start();
     let locks = connect(&server).await;
     let fill = "for nth = 1, tonumber(ARGV[1]) do

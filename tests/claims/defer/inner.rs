@@ -76,7 +76,7 @@ async fn what_is_deferred_inside_of_another_body_fails_that_one_if_it_is_passed_
     let held = hold(&locks, &key).await;
     let id = put(&locks, &function, 1).await;
     let working = start(&locks, &function);
-    let dead = dead_letter(&locks, &outer).await;
+    let dead = dead_job(&locks, &outer).await;
     let error = dead.error.expect("it failed");
     let says = "the call was stored, and is due in ";
     assert!(error.contains(says) && error.contains(&key), "{error}");

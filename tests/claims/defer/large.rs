@@ -82,7 +82,7 @@ async fn arguments_over_the_limit_are_refused_with_size_and_limit(backend: &Back
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_that_no_network_carries_is_a_dead_letter_and_others_are_run() {
+async fn a_call_that_no_network_carries_is_a_dead_job_and_others_are_run() {
     let (server, calls) = (Server::start(), Calls::default());
     let near = patient().max_job_size(16 * MIB).connect(&server.url()).await.unwrap();
     let mut fatal = large("f", "fatal", 16 * MIB);

@@ -183,8 +183,8 @@ async fn remove(locks: &LockManager, function: &str, id: impl Into<String>) {
     assert!(removed.expect("asked"), "it is not there");
 }
 
-/// The only dead letter of a function, when it is there.
-async fn dead_letter(locks: &LockManager, function: &str) -> JobInfo {
+/// The only dead job of a function, when it is there.
+async fn dead_job(locks: &LockManager, function: &str) -> JobInfo {
     let is_dead = async || count(locks, function, JobState::Dead).await == 1;
     eventually("given up", TEST_TIMEOUT, is_dead).await;
     first(locks, function, JobState::Dead).await.expect("it is kept")

@@ -224,7 +224,7 @@ async fn busy_deferred(locks: &LockManager, function: &DeferredFn<(u64,)>) -> Lo
 }
 
 #[tokio::test]
-async fn dead_letters_whose_id_is_no_text_can_be_removed() {
+async fn dead_jobs_whose_id_is_no_text_can_be_removed() {
     let server = Server::start();
     let locks = connect(&server).await;
     for id in [r"\255", r"a\226\130", "text"] {

@@ -244,10 +244,10 @@ async fn a_custom_queue_keeps_the_calls(backend: &Backend) {
     let failing = failing.delay(SHORT_DELAY).attempts(3);
     let also_working = start(&other, &failing);
     let id = put(&locks, &failing, 2).await;
-    let dead = dead_letter(&locks, "g").await;
+    let dead = dead_job(&locks, "g").await;
     assert_eq!((dead.attempts, dead.error.as_deref()), (3, Some("out of stock")));
     assert!(locks.job_queue().retry("g".into(), id).await.unwrap());
-    dead_letter(&locks, "g").await;
+    dead_job(&locks, "g").await;
     *fails.lock().unwrap() = false;
     assert_eq!(locks.job_queue().retry_dead("g".into(), 10).await, Ok(1));
     nothing_is_left(&locks, "g").await;

@@ -42,7 +42,7 @@ async fn a_bounded_number_of_calls_of_a_function_wait() {
 }
 
 #[tokio::test]
-async fn a_bounded_number_of_dead_letters_is_kept_the_latest_ones() {
+async fn a_bounded_number_of_dead_jobs_is_kept_the_latest_ones() {
     let server = Postgres::start().await;
     let locks = connect(&server).await;
     let job_queue = locks.job_queue();
@@ -227,7 +227,7 @@ async fn a_text_that_a_database_cannot_have_is_kept_all_the_same() {
     assert_eq!(job.key, key);
     let how = Settled::Dead { error: "it failed: \0".into() };
     assert_eq!(locks.job_queue().settle(job, how).await, Ok(true));
-    let dead = dead_letter(&locks, "f").await;
+    let dead = dead_job(&locks, "f").await;
     assert_eq!((&*dead.key, dead.error.as_deref()), (key, Some("it failed: \u{fffd}")));
 }
 

@@ -155,7 +155,7 @@ async fn lose(answers: usize, timeout: Duration, fault: Fault, functions: &[&str
     let other = connect(&server).await;
     let locks = LockManager::builder().timeout(timeout).connect(&proxy.url()).await.unwrap();
     let calls = Calls::default();
-    // It would be a dead letter if the first time counted.
+    // It would be a dead job if the first time counted.
     let function = noting("f", &calls).attempts(1);
     put(&other, &function, 0).await;
     let job = take(&other, "f", LONG_TTL).await;

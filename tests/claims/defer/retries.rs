@@ -16,7 +16,7 @@ fn failing(name: &str, failures: u32) -> (DeferredFn<(u64,)>, Arc<AtomicU32>) {
 }
 
 #[on(memory, redis, postgres, both_runtimes)]
-async fn a_call_that_fails_is_tried_again_and_is_a_dead_letter_in_the_end(backend: &Backend) {
+async fn a_call_that_fails_is_tried_again_and_is_a_dead_job_in_the_end(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("again"));
     let (function, tries) = failing(&name, 3);
     let working = start(&locks, &function);
@@ -30,7 +30,7 @@ async fn a_call_that_fails_is_tried_again_and_is_a_dead_letter_in_the_end(backen
     let function = function.attempts(3);
     let working = start(&locks, &function);
     let id = put(&locks, &function, 7).await;
-    let dead = dead_letter(&locks, &name).await;
+    let dead = dead_job(&locks, &name).await;
     assert_eq!(tries.load(Ordering::Relaxed), 3);
     assert_eq!((&dead.id, dead.attempts, dead.arguments.as_str()), (&id, 3, "[7]"));
     assert_eq!(dead.error.as_deref(), Some("out of stock"));
@@ -53,7 +53,7 @@ async fn an_error_that_the_return_type_cannot_carry_is_a_failure(backend: &Backe
     let silent = silent.delay(SHORT_DELAY).attempts(1);
     put(&locks, &silent, 1).await;
     let working = start(&locks, &silent);
-    let dead = dead_letter(&locks, &name).await;
+    let dead = dead_job(&locks, &name).await;
     let error = dead.error.expect("it failed");
     assert!(error.contains("not a usable key"), "{error}");
     remove(&locks, &name, dead.id).await;

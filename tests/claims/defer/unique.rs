@@ -125,9 +125,7 @@ async fn a_call_that_goes_back_is_one_with_a_later_one_of_its_key(backend: &Back
 }
 
 #[on(memory, redis, postgres, both_runtimes)]
-async fn a_call_that_always_fails_becomes_a_dead_letter_however_often_it_is_stored(
-    backend: &Backend,
-) {
+async fn a_call_that_always_fails_becomes_a_dead_job_however_often_it_is_stored(backend: &Backend) {
     const ATTEMPTS: u32 = 5;
     let (locks, name) = (manager(backend).await, name("fails"));
     let job_queue = &*locks.job_queue();

@@ -191,9 +191,9 @@ async fn no_call_is_lost_when_workers_are_killed_a_hundred_times() {
         lost += fate.lost;
     }
     let dead = count(&locks, "bad", JobState::Dead).await;
-    assert_eq!(dead, (0..stored as u64).filter(|call| is_bad(*call)).count(), "dead letters");
+    assert_eq!(dead, (0..stored as u64).filter(|call| is_bad(*call)).count(), "dead jobs");
     println!(
-        "{stored} calls, {kills} kills in mid-job: none lost, {dead} dead letters; {again} begun \
+        "{stored} calls, {kills} kills in mid-job: none lost, {dead} dead jobs; {again} begun \
          once more, of {killed} in the hand of who was killed and {lost} whose lease was over"
     );
     locks.shutdown(TEST_TIMEOUT).await.unwrap();

@@ -84,8 +84,8 @@ async fn a_body_leaves_the_key_for_the_rest_of_min_hold(backend: &Backend) {
     stays(backend, &key, start).await;
 
     let start = Instant::now();
-    let fails = job(&manager, &key).run(async { Err::<(), _>(LockError::NotInstalled) });
-    assert_eq!(fails.await, Err(LockError::NotInstalled));
+    let fails = job(&manager, &key).run(async { Err::<(), _>(LockError::unavailable("its own")) });
+    assert_eq!(fails.await, Err(LockError::unavailable("its own")));
     stays(backend, &key, start).await;
 
     let start = Instant::now();

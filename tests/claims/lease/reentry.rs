@@ -8,7 +8,7 @@ use futures::FutureExt;
 use lockmacro_runtime::{Lock, LockGuard, LockManager, LossCause, OnLost};
 use lockmacro_tests::{Backend, in_time, on};
 
-use crate::{Locked, SOON, cause, lock, ms, outlast, renewed, served, until_lost};
+use crate::{LONG_TTL, Locked, SOON, cause, lock, ms, outlast, renewed, served, until_lost};
 
 async fn recurse(manager: &LockManager, key: &str, depth: u32) -> Locked<Vec<u64>> {
     let inner = async {
@@ -243,6 +243,30 @@ async fn current_is_the_innermost_lock_and_each_is_found_by_its_key(backend: &Ba
         Locked::Ok(())
     };
     lost.run(body).await.expect("its value stands");
+}
+
+#[tokio::test]
+async fn a_key_that_two_managers_hold_is_found_at_each_of_them() {
+    const KEY: &str = "order:42";
+    let [one, other, third] = [(); 3].map(|()| LockManager::isolated_memory());
+    let remaining = |manager: &LockManager| manager.guard_of(KEY).map(|guard| guard.remaining());
+    let inner = async {
+        assert!(remaining(&one).is_some_and(|remaining| remaining > LONG_TTL / 2));
+        assert!(remaining(&other).is_some_and(|remaining| remaining <= ms(500)));
+        assert_eq!(remaining(&third), None, "it holds nothing");
+        until_lost().await;
+        assert_eq!(remaining(&other), None, "it is lost");
+        assert!(remaining(&one).is_some(), "the outer one is not");
+        Locked::Ok(())
+    };
+    let outer = async {
+        assert_eq!((remaining(&one).is_some(), remaining(&other)), (true, None));
+        let lock = Lock::new(KEY).ttl(ms(500)).on_lost(OnLost::Finish).manager(&other);
+        lock.run(inner).await?;
+        assert_eq!((remaining(&one).is_some(), remaining(&other)), (true, None));
+        Locked::Ok(())
+    };
+    lock(&one, KEY).run(outer).await.expect("held");
 }
 
 #[on(memory, redis, postgres, both_runtimes)]

@@ -3,10 +3,10 @@
 
 mod all_or_nothing;
 mod attribute;
-mod dropped;
 mod faults;
 mod fences;
 mod late;
+mod leaving;
 mod losses;
 mod order;
 mod outages;

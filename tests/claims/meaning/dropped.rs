@@ -5,33 +5,67 @@ use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
-use lockmacro_runtime::LockError;
+use lockmacro_runtime::{Lock, LockGuard, LockManager};
 use lockmacro_tests::{Backend, Polled, drop_after_polls, on};
 
-use crate::{Locked, TEST_TIMEOUT, granted, lock, ms};
+use crate::{LONG_TTL, Locked, TEST_TIMEOUT, granted, lock, ms};
 
 /// More polls than any of these futures needs.
-const ENOUGH: usize = 200;
+const ENOUGH: usize = 400;
 
-/// The last dropped request may have been in flight when the lock was free. When it arrives after
-/// that, it is released again.
-fn is_in_flight(error: &LockError) {
-    assert!(error.is_busy(), "{error}");
+fn one_key_and_three(backend: &Backend) -> [Vec<String>; 2] {
+    let key = |name: &str| backend.key(&format!("order:{name}"));
+    [vec![key("42")], vec![key("a"), key("b"), key("c")]]
 }
 
-#[on(memory, redis, cluster, redlock, postgres, both_runtimes)]
-async fn an_acquire_dropped_at_any_point_leaves_no_lock(backend: &Backend) {
-    let (manager, key) = (backend.manager().await, backend.key("order:42"));
+/// A lock on all of them.
+fn all(manager: &LockManager, keys: &[String]) -> Lock {
+    Lock::many(keys).ttl(LONG_TTL).manager(manager)
+}
+
+/// Has a future dropped after each number of polls, until one of them completes.
+async fn at_each_point(
+    backend: &Backend,
+    keys: &[String],
+    dropped_after: impl AsyncFn(usize) -> Option<()>,
+) {
     for polls in 0..ENOUGH {
-        let polled = drop_after_polls(lock(&manager, &key).acquire(), polls).await;
-        match polled {
-            Polled::Completed(Ok(guard)) => return guard.release().await.expect("released"),
-            Polled::Completed(Err(error)) => is_in_flight(&error),
-            Polled::Dropped => {}
+        let done = dropped_after(polls).await;
+        for key in keys {
+            backend.becomes_free(key, TEST_TIMEOUT).await;
         }
-        backend.becomes_free(&key, TEST_TIMEOUT).await;
+        if done.is_some() {
+            return;
+        }
     }
     panic!("it never completed");
+}
+
+/// What a future has returned, if it was not dropped before. The last dropped request may have been
+/// in flight when the lock was free: when it arrives after that, it is released again.
+fn completed<T>(polled: Polled<Locked<T>>) -> Option<T> {
+    match polled {
+        Polled::Completed(Ok(value)) => Some(value),
+        Polled::Completed(Err(error)) => {
+            assert!(error.is_busy(), "{error}");
+            None
+        }
+        Polled::Dropped => None,
+    }
+}
+
+#[on(memory, redis, slots, cluster, redlock, postgres, both_runtimes)]
+async fn an_acquire_dropped_at_any_point_leaves_no_lock(backend: &Backend) {
+    let manager = backend.manager().await;
+    for keys in one_key_and_three(backend) {
+        let acquired = async |polls| {
+            let polled = drop_after_polls(all(&manager, &keys).acquire(), polls).await;
+            let guard = completed(polled)?;
+            guard.release().await.expect("released");
+            Some(())
+        };
+        at_each_point(backend, &keys, acquired).await;
+    }
 }
 
 #[on(memory, redis, cluster, redlock, postgres, both_runtimes)]
@@ -54,38 +88,40 @@ async fn a_refused_acquire_dropped_at_any_point_leaves_the_holder_alone(backend:
     panic!("it never completed");
 }
 
-#[on(memory, redis, cluster, redlock, postgres, both_runtimes)]
+#[on(memory, redis, slots, cluster, redlock, postgres, both_runtimes)]
 async fn a_body_dropped_at_any_point_leaves_no_lock(backend: &Backend) {
-    let (manager, key) = (backend.manager().await, backend.key("order:42"));
-    for polls in 0..ENOUGH {
-        let body = async {
-            for _ in 0..5 {
-                tokio::task::yield_now().await;
-            }
-            Locked::Ok(())
+    let manager = backend.manager().await;
+    for keys in one_key_and_three(backend) {
+        let run = async |polls| {
+            let body = async {
+                for _ in 0..5 {
+                    assert!(LockGuard::current().is_some_and(|guard| guard.is_held()));
+                    tokio::task::yield_now().await;
+                }
+                Locked::Ok(())
+            };
+            completed(drop_after_polls(all(&manager, &keys).run(body), polls).await)
         };
-        let polled = drop_after_polls(lock(&manager, &key).run(body), polls).await;
-        match polled {
-            Polled::Completed(Ok(())) => return,
-            Polled::Completed(Err(error)) => is_in_flight(&error),
-            Polled::Dropped => {}
-        }
-        backend.becomes_free(&key, TEST_TIMEOUT).await;
+        at_each_point(backend, &keys, run).await;
     }
-    panic!("it never completed");
 }
 
-#[on(memory, redis, cluster, redlock, postgres, both_runtimes)]
+#[on(memory, redis, slots, cluster, redlock, postgres, both_runtimes)]
 async fn a_release_dropped_at_any_point_leaves_no_lock(backend: &Backend) {
-    let (manager, key) = (backend.manager().await, backend.key("order:42"));
-    for polls in 0..ENOUGH {
-        let guard = lock(&manager, &key).acquire().await.expect("free");
-        if let Polled::Completed(result) = drop_after_polls(guard.release(), polls).await {
-            return result.expect("released");
-        }
-        backend.becomes_free(&key, TEST_TIMEOUT).await;
+    let manager = backend.manager().await;
+    for keys in one_key_and_three(backend) {
+        let released = async |polls| {
+            let guard = all(&manager, &keys).acquire().await.expect("free");
+            match drop_after_polls(guard.release(), polls).await {
+                Polled::Completed(result) => {
+                    result.expect("released");
+                    Some(())
+                }
+                Polled::Dropped => None,
+            }
+        };
+        at_each_point(backend, &keys, released).await;
     }
-    panic!("it never completed");
 }
 
 #[on(memory, redis, cluster, redlock, postgres, both_runtimes)]

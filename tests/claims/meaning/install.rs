@@ -22,8 +22,11 @@ static SERVER: LazyLock<Server> = LazyLock::new(|| {
 });
 
 async fn install(url: &str) {
-    assert_eq!(LockManager::current().map(drop), Err(LockError::NotInstalled));
-    assert_eq!(audit(0).await, Err(LockError::NotInstalled));
+    assert!(matches!(LockManager::current(), Err(LockError::NotInstalled { .. })));
+    let refused = audit(0).await.expect_err("nothing is installed");
+    assert!(matches!(refused, LockError::NotInstalled { .. }), "{refused}");
+    // What a program prints that ends with it.
+    assert!(format!("{refused:?}").contains("call `LockManager::install`"), "{refused:?}");
     let manager = LockManager::builder().label("first").connect(url).await.expect("there");
     manager.install().expect("the first");
     let second = LockManager::isolated_memory();

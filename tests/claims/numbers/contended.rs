@@ -23,14 +23,15 @@ fn waited(name: &str, holder: &str) -> (f64, f64) {
     (part("count"), part("sum"))
 }
 
-/// `waiter`, which has this name, waits while `holder` holds its lock for 50 ms.
+/// `waiter`, which has this name, waits while `holder` holds its lock for some 300 ms.
 async fn waits(holder: Lock, waiter: Lock, name: &'static str) {
     let guard = holder.acquire().await.expect("free");
     let waiting = tokio::spawn(waiter.name(name).wait(SOON).acquire());
     let is_there = async || value("lockmacro_waiting", &[("name", name)]) == 1.0;
     eventually("it waits", SOON, is_there).await;
-    // The waiter has waited at least this long.
-    tokio::time::sleep(ms(50)).await;
+    // The waiter has waited at least this long, and its first question was answered: had the lock
+    // been free by then, it had waited for nobody.
+    tokio::time::sleep(ms(300)).await;
     guard.release().await.expect("ours");
     waiting.await.expect("no panic").expect("in time").release().await.expect("ours");
 }

@@ -142,7 +142,7 @@ async fn a_call_that_no_worker_can_read_is_a_dead_letter_after_an_hour() {
         assert_eq!(waiting(&locks).await, 1, "another one may know how to");
         sleep(HOUR).await;
         let page = locks.job_queue().list("orders::audit".into(), JobState::Dead, 0, 1).await;
-        let dead = page.expect("in memory").jobs.pop().expect("a dead letter");
+        let dead = page.expect("in memory").jobs.pop().expect("a dead job");
         assert!(dead.error.is_some_and(|error| error.contains("do not fit the function")));
         locks.shutdown(5 * SECOND).await.expect("nothing is held");
         working.await.expect("no panic").expect("it ends with the manager");

@@ -3,7 +3,6 @@
 
 mod access;
 mod crowds;
-mod dropped;
 mod faults;
 mod fleet;
 mod foreign;
@@ -11,6 +10,7 @@ mod forged;
 mod full;
 mod holders;
 mod late;
+mod leaving;
 mod local_hand_off;
 mod order;
 mod outcomes;

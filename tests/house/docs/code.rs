@@ -35,24 +35,41 @@ pub fn variants(path: &Path, name: &str) -> BTreeSet<String> {
     variants.map(|variant| variant.ident.to_string()).collect()
 }
 
-/// The strings that the arms of a file's `match` expressions compare with, outside of its tests.
-pub fn matched(path: &Path) -> BTreeSet<String> {
-    #[derive(Default)]
-    struct Matched(BTreeSet<String>);
-    impl<'a> Visit<'a> for Matched {
-        fn visit_pat(&mut self, pattern: &'a syn::Pat) {
-            if let syn::Pat::Lit(literal) = pattern
-                && let syn::Lit::Str(text) = &literal.lit
-            {
-                self.0.insert(text.value());
+/// The strings that a file compares settings with, outside of its tests: those of each `match` of
+/// the variable `name`, alone or as the first one of a pair.
+pub fn settings(path: &Path) -> BTreeSet<String> {
+    fn is_name(expr: &syn::Expr) -> bool {
+        match expr {
+            syn::Expr::Path(path) => path.path.is_ident("name"),
+            syn::Expr::Tuple(pair) => pair.elems.first().is_some_and(is_name),
+            _ => false,
+        }
+    }
+    fn collect(pattern: &syn::Pat, found: &mut BTreeSet<String>) {
+        match pattern {
+            syn::Pat::Lit(syn::PatLit { lit: syn::Lit::Str(text), .. }) => {
+                found.insert(text.value());
             }
-            visit::visit_pat(self, pattern);
+            syn::Pat::Guard(guarded) => collect(&guarded.pat, found),
+            syn::Pat::Or(any) => any.cases.iter().for_each(|case| collect(case, found)),
+            syn::Pat::Tuple(pair) => pair.elems.iter().take(1).for_each(|one| collect(one, found)),
+            _ => {}
+        }
+    }
+    #[derive(Default)]
+    struct Settings(BTreeSet<String>);
+    impl<'a> Visit<'a> for Settings {
+        fn visit_expr_match(&mut self, found: &'a syn::ExprMatch) {
+            if is_name(&found.expr) {
+                found.arms.iter().for_each(|arm| collect(&arm.pat, &mut self.0));
+            }
+            visit::visit_expr_match(self, found);
         }
         fn visit_item_mod(&mut self, _: &'a syn::ItemMod) {}
     }
-    let mut matched = Matched::default();
-    matched.visit_file(&syn::parse_file(&read(path)).expect("Rust"));
-    matched.0
+    let mut settings = Settings::default();
+    settings.visit_file(&syn::parse_file(&read(path)).expect("Rust"));
+    settings.0
 }
 
 /// The texts of a file's log events.

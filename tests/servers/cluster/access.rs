@@ -1,11 +1,11 @@
-//! The rights that docs/redis.md names for a cluster.
+//! The rights that docs/reference/servers.md names for a cluster.
 
 use lockmacro_runtime::{LockError, LockManager};
 use lockmacro_tests::Cluster;
 
 use crate::{FAILOVER_TTL, Locked, lock, queue_reaches};
 
-const ACCESS: &str = include_str!("../../../docs/redis.md");
+const ACCESS: &str = include_str!("../../../docs/reference/servers.md");
 const KEY: &str = "order:42";
 
 /// The words of the page that give a user its rights: those for one server, but with the

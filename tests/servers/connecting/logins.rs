@@ -18,7 +18,10 @@ async fn sentinels_and_servers_are_each_logged_in_to_by_their_own() {
                  requirepass hunter2\n\
                  user watcher on >hunter3%& resetkeys -@all +sentinel|get-master-addr-by-name\n";
     // The right that the page names is enough.
-    assert!(include_str!("../../../docs/redis.md").contains("`+sentinel|get-master-addr-by-name`"));
+    assert!(
+        include_str!("../../../docs/reference/servers.md")
+            .contains("`+sentinel|get-master-addr-by-name`")
+    );
     let group = Group::alone(primary, lines, &[]);
     let at = |password: &str| group.url().replace("://", &format!("://:{password}@"));
     let right = at("hunter1");

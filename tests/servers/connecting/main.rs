@@ -7,6 +7,7 @@ mod not_ours;
 mod rotating;
 mod scripts;
 mod sentinel;
+mod settings;
 mod starting;
 mod tls;
 

@@ -164,6 +164,19 @@ async fn a_manager_is_made_of_what_the_redis_crate_knows_of_a_server() {
         let run = Lock::new("order:42").wait(SLACK).manager(&manager);
         assert_eq!(run.run(async { Ok::<_, LockError>(7) }).await, Ok(7));
     }
+    // Of these the crate has settings of its own.
+    for (named, builder) in [
+        ("cacert", LockManager::builder().ca_cert("/etc/ca.pem")),
+        ("cert", LockManager::builder().client_cert("/etc/client.pem", "/etc/client.key")),
+    ] {
+        match builder.from_redis(info.clone()).await {
+            Err(LockError::InvalidSetting { setting, detail, .. }) => {
+                assert_eq!(setting, named);
+                assert!(detail.contains("`redis::Client`"), "{detail}");
+            }
+            other => panic!("{named}: {other:?}"),
+        }
+    }
     let shown = format!("{:?}", lockmacro_runtime::RedisServer::from(info));
     assert!(!shown.contains("secret"), "{shown}");
 }

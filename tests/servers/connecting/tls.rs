@@ -146,5 +146,5 @@ async fn missing_files_are_reported_by_name() {
         assert!(detail.contains(word) && !detail.contains("hunter3"), "{query}: {detail}");
     }
     let error = refused("redis://localhost:1/?cacert=ca.pem").await;
-    assert!(matches!(error, LockError::InvalidSetting { setting: "url", .. }), "{error:?}");
+    assert!(matches!(error, LockError::InvalidSetting { setting: "cacert", .. }), "{error:?}");
 }

@@ -52,7 +52,9 @@ async fn no_bodies_overlap_while_leaders_fail_and_nothing_is_left() {
     for process in 0..PROCESSES {
         let locks = manager(&etcd).await;
         for caller in 0..CALLERS {
-            let (locks, rooms, done) = (locks.clone(), Arc::clone(&rooms), Arc::clone(&done));
+            let locks = locks.clone();
+            let rooms = Arc::clone(&rooms);
+            let done = Arc::clone(&done);
             callers.spawn(async move {
                 while done.load(SeqCst) < bodies {
                     let key = fastrand::usize(..KEYS);

@@ -124,3 +124,28 @@ async fn a_node_that_is_stopped_costs_one_answer_and_no_lock() {
     etcd.resume(first);
     etcd.keeps_nothing().await;
 }
+
+#[tokio::test]
+async fn impatient_callers_leave_a_node_that_is_stopped() {
+    let etcd = Etcd::cluster().await;
+    let leader = etcd.leader().await;
+    let [first, second] = [1, 2].map(|later| (leader + later) % 3);
+    let nodes = [first, second, leader].map(|node| etcd.endpoint(etcd.port(node)));
+    let store = EtcdStore::connect(nodes, EtcdOptions::default()).await.expect("there");
+    // This manager gives no answer the time that the store gives a node.
+    let builder = LockManager::builder().timeout(Duration::from_secs(1));
+    let locks = builder.connect_store(store).await.expect("there");
+    let guard = lock(&locks).acquire().await.expect("granted");
+    etcd.pause(first);
+    let other = Lock::new("other").ttl(SHORT_TTL).manager(&locks);
+    let works = || async { other.acquire().await.is_ok() };
+    eventually("another node is asked", FAILOVER, works).await;
+    for _ in 0..2 {
+        let left = guard.remaining();
+        let renewed = || std::future::ready(guard.remaining() > left);
+        eventually("it is renewed", FAILOVER, renewed).await;
+    }
+    guard.release().await.expect("released");
+    etcd.resume(first);
+    etcd.keeps_nothing().await;
+}

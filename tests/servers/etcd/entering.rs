@@ -1,6 +1,7 @@
 //! Connecting: logins, rights, encryption, and addresses that are wrong.
 
 use lockmacro_tests::Certificates;
+use lockmacro_tests::times::FAILOVER_TTL;
 
 use super::*;
 
@@ -33,14 +34,19 @@ async fn a_user_of_one_prefix_has_locks_there_and_nowhere_else() {
     etcd.restart(0);
     etcd.answers().await;
     guard.release().await.expect("released with a new login");
+    // What it may not write leaves no lease behind.
+    etcd.ctl(&["role", "revoke-permission", "billing", "--prefix=true", "billing/"]);
+    let refused = lock.ttl(FAILOVER_TTL).acquire().await.expect_err("refused");
+    assert!(matches!(refused, LockError::AccessDenied { .. }), "{refused:?}");
     etcd.keeps_nothing().await;
 }
 
 #[tokio::test]
 async fn connections_are_encrypted_and_both_sides_show_certificates() {
     let files = Certificates::new();
-    let (ca, cert, key) =
-        (files.path("ca.pem"), files.path("server.pem"), files.path("server.key"));
+    let ca = files.path("ca.pem");
+    let cert = files.path("server.pem");
+    let key = files.path("server.key");
     let settings = ["--cert-file", &cert, "--key-file", &key];
     let settings = [&settings[..], &["--trusted-ca-file", &ca, "--client-cert-auth"]].concat();
     let tools = [

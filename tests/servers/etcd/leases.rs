@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use lockmacro_tests::eventually;
+use lockmacro_tests::times::FAILOVER_TTL;
+use lockmacro_tests::{Fault, Proxy, eventually};
 
 use super::*;
 
@@ -131,4 +132,55 @@ async fn a_key_of_somebody_else_is_not_a_lock() {
     assert!(matches!(refused, LockError::KeyNotALock { .. }), "{refused:?}");
     let only = || std::future::ready(etcd.left() == (1, 0));
     eventually("its own lease is not left", EXPIRED, only).await;
+}
+
+#[tokio::test]
+async fn a_release_right_before_the_end_of_its_manager_leaves_no_lease() {
+    let etcd = Etcd::start().await;
+    for _ in 0..10 {
+        let locks = manager(&etcd).await;
+        let guard = Lock::new("order").ttl(FAILOVER_TTL).manager(&locks).acquire().await;
+        guard.expect("granted").release().await.expect("released");
+        locks.shutdown(LONG).await.expect("nothing is held");
+    }
+    etcd.keeps_nothing().await;
+}
+
+#[tokio::test]
+async fn a_renewal_restarts_the_lease_that_the_key_has_by_then() {
+    let etcd = Etcd::start().await;
+    let proxy = Proxy::to(etcd.port(0));
+    let far = [etcd.endpoint(proxy.port())];
+    let far = EtcdStore::connect(far, EtcdOptions::default().timeout(LONG)).await.expect("there");
+    ask(&far, "order", "a/1", LONG).await;
+    proxy.on_next_with("lockmacro/order", Fault::DelayReply(Duration::from_secs(1)));
+    let renewal = async { far.renew(HeldKey::new("order", "a/1"), LONG).await };
+    // Another renewal gives it another lease, and has not ended the former one yet.
+    let another = async {
+        let read = || std::future::ready(proxy.orders_are_done());
+        eventually("it is read", EXPIRED, read).await;
+        let granted = etcd.ctl(&["lease", "grant", "10"]);
+        let lease = granted.split_whitespace().nth(1).expect("a number");
+        etcd.ctl(&["put", "lockmacro/order", "a/1", "--lease", lease]);
+    };
+    let (renewed, ()) = tokio::join!(renewal, another);
+    assert!(renewed.expect("an answer"));
+    let Outcome::Held { left, .. } = ask(&store(&etcd).await, "order", "b/2", LONG).await else {
+        panic!("it is held")
+    };
+    assert!(left.is_some_and(|left| left > LONG / 2), "{left:?}");
+    assert!(release(&far, "order", "a/1").await);
+}
+
+#[tokio::test]
+async fn a_grant_says_for_how_long_etcd_keeps_it() {
+    let etcd = Etcd::with(1, &["--election-timeout", "5000"], &[]).await;
+    let store = store(&etcd).await;
+    for _ in 0..2 {
+        let granted = ask(&store, "order", "a/1", SHORT_TTL).await;
+        let Outcome::Granted { ttl, .. } = granted else { panic!("it is free") };
+        assert_eq!(ttl, Some(Duration::from_secs(8)), "an election may take that long");
+    }
+    assert!(release(&store, "order", "a/1").await);
+    etcd.keeps_nothing().await;
 }

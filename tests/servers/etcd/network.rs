@@ -1,6 +1,6 @@
 //! Answers that are lost, and requests that arrive late.
 
-use lockmacro_tests::times::{LONG_TTL, TEST_TIMEOUT};
+use lockmacro_tests::times::{FAILOVER_TTL, LONG_TTL, TEST_TIMEOUT};
 use lockmacro_tests::{Fault, Proxy, eventually};
 
 use super::*;
@@ -60,7 +60,7 @@ async fn a_lock_of_which_its_caller_never_heard_is_released() {
         // From here on there is the one connection.
         proxy.refuse(true);
         proxy.on_next_with("lockmacro/order", Fault::LoseReply);
-        let lock = Lock::new("order").ttl(LONG_TTL).manager(&locks);
+        let lock = Lock::new("order").ttl(FAILOVER_TTL).manager(&locks);
         let error = lock.acquire().await.expect_err("no answer");
         assert!(matches!(error, LockError::Unavailable { .. }), "{error:?}");
         // Unless the key was faster than its lease, and would have been sent again.

@@ -59,7 +59,8 @@ async fn a_deletion_while_the_watch_was_down_is_not_missed() {
     let far = EtcdStore::connect(far, EtcdOptions::default()).await.expect("etcd is there");
     let near = store(&etcd).await;
     ask(&near, "order", "a/1", LONG_TTL).await;
-    ask(&far, "order", "b/2", LONG_TTL).await;
+    // The lease of what is refused is left when the network is cut.
+    ask(&far, "order", "b/2", SHORT_TTL).await;
     let mut freed = Box::pin(far.freed("order"));
     let waits = tokio::time::timeout(Duration::from_millis(100), &mut freed).await;
     assert!(waits.is_err(), "it is held");
@@ -74,6 +75,31 @@ async fn a_deletion_while_the_watch_was_down_is_not_missed() {
 }
 
 #[tokio::test]
+async fn a_watch_that_was_down_ends_with_its_store() {
+    let etcd = Etcd::start().await;
+    let proxy = Proxy::to(etcd.port(0));
+    let far = [etcd.endpoint(proxy.port())];
+    let far = EtcdStore::connect(far, EtcdOptions::default()).await.expect("etcd is there");
+    let near = store(&etcd).await;
+    ask(&near, "order", "a/1", LONG_TTL).await;
+    ask(&far, "order", "b/2", SHORT_TTL).await;
+    let mut freed = Box::pin(far.freed("order"));
+    let waits = tokio::time::timeout(Duration::from_millis(100), &mut freed).await;
+    assert!(waits.is_err(), "it is held");
+    is_watched(&etcd, 1).await;
+    let address = ("127.0.0.1", proxy.port());
+    drop(proxy);
+    is_watched(&etcd, 0).await;
+    drop(freed);
+    far.close();
+    let listener = tokio::net::TcpListener::bind(address).await.expect("the port is free");
+    let again = tokio::time::timeout(Duration::from_millis(500), listener.accept()).await;
+    assert!(again.is_err(), "nobody waits any more");
+    assert!(release(&near, "order", "a/1").await);
+    etcd.keeps_nothing().await;
+}
+
+#[tokio::test]
 async fn a_compaction_of_what_is_watched_wakes_the_waiter() {
     let etcd = Etcd::start().await;
     let proxy = Proxy::to(etcd.port(0));
@@ -81,7 +107,8 @@ async fn a_compaction_of_what_is_watched_wakes_the_waiter() {
     let far = EtcdStore::connect(far, EtcdOptions::default()).await.expect("etcd is there");
     let near = store(&etcd).await;
     ask(&near, "order", "a/1", LONG_TTL).await;
-    ask(&far, "order", "b/2", LONG_TTL).await;
+    // The lease of what is refused is left when the network is cut.
+    ask(&far, "order", "b/2", SHORT_TTL).await;
     proxy.refuse(true);
     proxy.cut();
     release(&near, "order", "a/1").await;

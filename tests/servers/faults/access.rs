@@ -12,8 +12,7 @@ use crate::{
 };
 
 const PASSWORD: &str = "hunter2";
-const ACCESS: &str = include_str!("../../../docs/redis.md");
-const SETTINGS: &str = include_str!("../../../docs/reference/settings.md");
+const ACCESS: &str = include_str!("../../../docs/reference/servers.md");
 
 /// A server with a user who has the rights given.
 async fn with_user(rights: &[&str]) -> (Server, LockManager) {
@@ -234,7 +233,7 @@ async fn a_prefix_takes_the_rights_of_the_same_form_and_no_others() {
     let server = Server::start();
     let printed = inspect::rights("shop:order:*", &[inspect::Use::Wait]).expect("a pattern");
     let keys: Vec<_> = printed.split(' ').filter(|right| right.starts_with('~')).collect();
-    assert!(SETTINGS.contains(&format!("`{}`", keys.join(" "))), "{keys:?}");
+    assert!(ACCESS.contains(&format!("`{}`", keys.join(" "))), "{keys:?}");
     grant(&server, &printed.split(' ').collect::<Vec<_>>());
     let shop = LockManager::builder().timeout(TEST_TIMEOUT).key_prefix("shop:");
     let other = shop.clone().connect(&server.url_as("clerk", PASSWORD)).await;

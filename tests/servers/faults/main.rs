@@ -2,12 +2,12 @@
 
 mod access;
 mod crowd;
+mod down;
 mod ending;
 mod foreign;
 mod full;
 mod late;
 mod logs;
-mod lost;
 mod network;
 mod outages;
 mod refusals;

@@ -91,10 +91,18 @@ async fn a_setting_of_the_manager_that_the_store_cannot_keep_is_refused_at_conne
     for (setting, built) in [
         ("replicated", builder().replicated(1, SECOND)),
         ("credentials", builder().credentials(async || Locked::Ok((String::new(), String::new())))),
-        ("fence_retention", builder().fence_retention(Duration::from_secs(30 * 86_400))),
+        // The default is refused as well, because the store would not keep to it.
+        ("fence_retention", builder().fence_retention(Duration::from_secs(7 * 86_400))),
         ("longest_ttl", builder().longest_ttl(SECOND)),
-        ("node_timeout", builder().node_timeout(SECOND)),
+        ("longest_ttl", builder().longest_ttl(600 * SECOND)),
+        ("node_timeout", builder().node_timeout(ms(50))),
         ("durable", builder().durable()),
+        ("cacert", builder().ca_cert("/etc/ca.pem")),
+        ("cert", builder().client_cert("/etc/client.pem", "/etc/client.key")),
+        ("sentinel_password", builder().sentinel_login("watcher", "secret")),
+        ("schema", builder().schema("locks")),
+        ("install", builder().install_schema()),
+        ("listen", builder().listen("db:5432")),
         ("default_ttl", builder().default_ttl(SECOND)),
         ("default_ttl", builder().default_ttl(10 * SECOND)),
     ] {

@@ -72,7 +72,7 @@ async fn a_guard_checks_the_whole_key_and_the_bare_one_is_a_mistake() {
     the_late_one_is_refused(&client, &checks).await;
     for check in &checks {
         let error = mistake(&client, CHECK, Some("checks:bare"), Some(check.fence())).await;
-        let why = "no lock was ever granted for checks:bare: is it the whole key, and the schema of the locks?";
+        let why = "no fence was ever granted for checks:bare: is it the whole key, and the schema of the locks?";
         assert_eq!(error, why);
     }
 }
@@ -116,7 +116,7 @@ async fn what_was_never_granted_is_a_mistake_and_leaves_nothing() {
     lock(&locks, "checks:unfenced").acquire().await.expect("free").release().await.expect("held");
     for key in ["checks:grantde", "checks:unfenced", ""] {
         let error = mistake(&client, CHECK, Some(key), Some(early.fence())).await;
-        assert!(error.starts_with("no lock was ever granted for"), "{error}");
+        assert!(error.starts_with("no fence was ever granted for"), "{error}");
     }
     // Of another key, in nanoseconds, and beyond all fences.
     for fence in [later.fence(), 1_795_799_774_883_986_000, (1 << 53) + 1] {

@@ -1,11 +1,11 @@
-//! The rights that docs/redis.md names for the nodes.
+//! The rights that docs/reference/servers.md names for the nodes.
 
 use lockmacro_runtime::{Lock, LockManager};
 use lockmacro_tests::{Admin, Server};
 
 use crate::{IN_TIME, KEY, LONG_TTL, Nodes, connected, lock, ms};
 
-const ACCESS: &str = include_str!("../../../docs/redis.md");
+const ACCESS: &str = include_str!("../../../docs/reference/servers.md");
 
 fn denied(nodes: &Nodes) -> usize {
     let log = |mut admin: Admin| admin.ask::<Vec<redis::Value>>(&["ACL", "LOG"]).len();

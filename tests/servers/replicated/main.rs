@@ -1,10 +1,10 @@
 //! Locks that count only when replicas have acknowledged them.
 
 mod acquiring;
-mod dropped;
 mod failover;
 mod held;
 mod late_release;
+mod leaving;
 mod settings;
 mod several;
 mod under_load;

@@ -4,7 +4,7 @@ use lockmacro_tests::with_replicas;
 
 use crate::*;
 
-const ACCESS: &str = include_str!("../../../docs/redis.md");
+const ACCESS: &str = include_str!("../../../docs/reference/servers.md");
 
 async fn refused(builder: lockmacro_runtime::LockManagerBuilder, url: &str) -> String {
     let error = builder.connect(url).await.expect_err(url);

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 use futures_util::future::BoxFuture;
 use tokio::time::sleep;
 
-use crate::engine::acquire::options::Waits;
+use crate::engine::acquire::options::WaitMode;
 use crate::engine::acquire::outcome::{Acquired, Errors, Wanted, unreported};
 use crate::engine::acquire::own_request::{Answered, ask};
 use crate::engine::acquire::spec::{LockSpec, Prepared};
@@ -32,14 +32,14 @@ use crate::sys::time::Moment;
 use crate::value::error::LockError;
 
 /// Acquires a lock. Nothing happens before the first poll.
-pub(crate) fn acquire(spec: Arc<LockSpec>, waits: Waits, errors: Errors) -> Acquiring {
+pub(crate) fn acquire(spec: Arc<LockSpec>, waits: WaitMode, errors: Errors) -> Acquiring {
     Acquiring::New { spec, waits, errors }
 }
 
 /// Acquires a lock, and blocks the thread until the answer.
 pub(crate) fn acquire_blocking(
     spec: &LockSpec,
-    waits: Waits,
+    waits: WaitMode,
     errors: Errors,
 ) -> Result<Acquired, LockError> {
     let caller = match begin(spec, waits, errors, true) {
@@ -59,7 +59,7 @@ pub(crate) fn acquire_blocking(
 pub(crate) enum Acquiring {
     New {
         spec: Arc<LockSpec>,
-        waits: Waits,
+        waits: WaitMode,
         errors: Errors,
     },
     /// The caller arrives, maybe again.
@@ -117,7 +117,7 @@ pub(crate) struct Caller {
 /// its thread.
 fn begin(
     spec: &LockSpec,
-    waits: Waits,
+    waits: WaitMode,
     errors: Errors,
     blocks: bool,
 ) -> ControlFlow<Result<Acquired, LockError>, Caller> {

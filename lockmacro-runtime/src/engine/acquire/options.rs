@@ -21,7 +21,7 @@ pub(crate) struct LockOptions {
 
 /// How long a caller waits for a lock that somebody else holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Waits {
+pub(crate) enum WaitMode {
     /// As the lock says, or its manager.
     AsSet,
     /// The lock is asked for once, whatever it says.

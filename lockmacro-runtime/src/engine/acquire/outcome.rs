@@ -175,7 +175,7 @@ pub(crate) fn unreported(name: &str, keys: &[LockKey], error: &LockError) {
         return;
     }
     telemetry::unreported(name, Some(keys).filter(|keys| !keys.is_empty()).map(Listed), error);
-    if let LockError::NotInstalled | LockError::NoRuntime { .. } = error {
+    if let LockError::NotInstalled { .. } | LockError::NoRuntime { .. } = error {
         panic!("`{name}` cannot return this error, so its body never runs: {error}");
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Once};
 use std::time::Duration;
 use std::{iter, slice};
 
-use crate::engine::acquire::options::{LockOptions, Waits};
+use crate::engine::acquire::options::{LockOptions, WaitMode};
 use crate::engine::acquire::outcome::{Acquired, Errors, Wanted};
 use crate::engine::acquire::reentry::around;
 use crate::engine::current;
@@ -68,7 +68,7 @@ impl LockSpec {
 
     /// Checks the spec, fills in the manager's defaults, and looks for an outer lock to join. Sends
     /// nothing to a server.
-    pub(crate) fn prepare(&self, waits: Waits, errors: Errors) -> Result<Prepared, LockError> {
+    pub(crate) fn prepare(&self, waits: WaitMode, errors: Errors) -> Result<Prepared, LockError> {
         self.keys().try_for_each(LockKey::check)?;
         if let Some(detail) = self.keys().find_map(|key| key.mode().fault()) {
             return Err(LockError::invalid("permits", detail));
@@ -82,8 +82,8 @@ impl LockSpec {
         defaults.usable()?;
         let ttl = ttl.unwrap_or(defaults.ttl());
         let wait = match waits {
-            Waits::AsSet => wait.unwrap_or(defaults.wait),
-            Waits::Never => Duration::ZERO,
+            WaitMode::AsSet => wait.unwrap_or(defaults.wait),
+            WaitMode::Never => Duration::ZERO,
         };
         let whole = |key: &LockKey| key.clone().under(&defaults.prefix);
         let more = self.more.iter().map(whole).collect::<Result<Vec<_>, _>>()?;
@@ -95,7 +95,7 @@ impl LockSpec {
             // To join a lock that is lost would be to run the body without one.
             held.check_lease()?;
             if self.options.fenced {
-                keys.iter().try_for_each(|key| held.has_fence(key))?;
+                keys.iter().try_for_each(|key| held.check_fence(key))?;
             }
             let nth = if several.is_empty() { held.nth(&key) } else { None };
             return Ok(Prepared::Joined(Acquired::joining(nth, held, self.options.on_lost)));

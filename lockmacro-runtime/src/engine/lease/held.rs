@@ -273,7 +273,7 @@ impl Held {
     }
 
     /// Checks that the lock has a fence for `key`, which a caller that joins it asks for.
-    pub(crate) fn has_fence(&self, key: &LockKey) -> Result<(), LockError> {
+    pub(crate) fn check_fence(&self, key: &LockKey) -> Result<(), LockError> {
         if self.nth(key).and_then(|nth| self.fence(nth)).is_some() {
             return Ok(());
         }
@@ -501,7 +501,7 @@ impl LocalHolder for Held {
         self.state.lock().tenure.kept_until
     }
 
-    fn check_lease(&self) -> Option<Duration> {
+    fn remaining_lease(&self) -> Option<Duration> {
         self.check_lease().ok()
     }
 }

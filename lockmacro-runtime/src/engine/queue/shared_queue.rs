@@ -41,7 +41,7 @@ pub(crate) trait LocalHolder: fmt::Debug + Send + Sync {
     fn kept_until(&self) -> Moment;
 
     /// How long its lease lasts; `None` once it is lost. Reports a loss to the queue.
-    fn check_lease(&self) -> Option<Duration>;
+    fn remaining_lease(&self) -> Option<Duration>;
 }
 
 impl Ask for Arc<Request> {

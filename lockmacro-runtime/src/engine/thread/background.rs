@@ -282,11 +282,11 @@ mod tests {
     use super::*;
     use crate::store::memory::Memory;
 
-    const JOBS: usize = 5_000;
+    const TASKS: usize = 5_000;
     const MEGABYTE: usize = 1 << 20;
 
     #[tokio::test]
-    async fn a_job_after_the_end_of_the_thread_leaves_no_thread() {
+    async fn a_task_after_the_end_of_the_thread_leaves_no_thread() {
         let background = Background::new(&Store::of(Memory::new()));
         background.call(|_| async {}).await.unwrap();
         background.stop();
@@ -312,7 +312,7 @@ mod tests {
     fn work_off(background: &Background) {
         let in_flight = Arc::<InFlight>::default();
         let may_end = Arc::new(tokio::sync::Semaphore::new(0));
-        for _ in 0..JOBS {
+        for _ in 0..TASKS {
             let guard = in_flight.join();
             let may_end = Arc::clone(&may_end);
             let task = move |_| async move {
@@ -322,7 +322,7 @@ mod tests {
             background.spawn(task).unwrap();
         }
         background.block_on(background.call(|_| async {})).unwrap().unwrap();
-        may_end.add_permits(JOBS);
+        may_end.add_permits(TASKS);
         let started = Instant::now();
         while in_flight.count() > 0 {
             assert!(started.elapsed() < Duration::from_secs(60), "{} left", in_flight.count());
@@ -332,8 +332,8 @@ mod tests {
 
     /// Run by the next test in a process of its own, so that no other test's memory is measured.
     #[test]
-    #[ignore = "run by `a_job_that_is_done_is_freed_at_once`"]
-    fn jobs_leave_no_memory() {
+    #[ignore = "run by `a_task_that_is_done_is_freed_at_once`"]
+    fn tasks_leave_no_memory() {
         let background = || Background::new(&Store::of(Memory::new()));
         let threads: Vec<_> = std::iter::repeat_with(background).take(14).collect();
         // The allocator reuses the memory that the first tasks have freed.
@@ -347,9 +347,9 @@ mod tests {
 
     #[test]
     #[cfg_attr(not(target_os = "linux"), ignore = "it reads /proc")]
-    fn a_job_that_is_done_is_freed_at_once() {
+    fn a_task_that_is_done_is_freed_at_once() {
         let mut child = Command::new(std::env::current_exe().unwrap());
-        let name = "engine::thread::background::tests::jobs_leave_no_memory";
+        let name = "engine::thread::background::tests::tasks_leave_no_memory";
         // One arena for all threads, so that one thread reuses the memory that another one has
         // freed.
         child.env("MALLOC_ARENA_MAX", "1");

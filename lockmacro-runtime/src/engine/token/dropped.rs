@@ -325,6 +325,7 @@ fn is_denied(error: &LockError) -> bool {
 }
 
 #[cfg(test)]
+#[cfg(feature = "redis")]
 mod tests {
     use tokio::task::JoinSet;
     use tokio::time::{advance, sleep};

@@ -1,7 +1,7 @@
 //! The adapter: a store of one's own as the engine asks it.
 
 use std::fmt;
-use std::future::{pending, ready};
+use std::future::pending;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -113,7 +113,7 @@ impl Adapter {
     /// Asks for a lock. Transient errors are retried within the manager's timeout, or until `until`
     /// for a caller that waits.
     async fn acquire(&self, request: &Request, until: Option<Instant>) -> Result<Answer, Failed> {
-        let is_down = self.fails_fast && until.is_none() && self.about.health.silent().is_some();
+        let is_down = self.fails_fast && until.is_none() && self.about.health.is_silent();
         let budget = match until {
             Some(until) => Budget::until(until, self.timeout),
             None if is_down && !request.only_if_free => {
@@ -275,13 +275,13 @@ impl Adapter {
                 health.round_trip.note(began);
                 health.answered(name);
             }
-            Err(RemoteError::Transient(Transient { reason, .. })) => {
+            Err(RemoteError::Transient(Transient { reason, cause, .. })) => {
                 // Only the store knows why it has no answer. To the engine it is down.
                 let reason = match reason {
                     UnavailableReason::Other => UnavailableReason::Disconnected,
                     reason => *reason,
                 };
-                health.failed(reason, self.timeout / CALLS_PER_TIMEOUT, name);
+                health.failed(reason, cause.as_ref(), self.timeout / CALLS_PER_TIMEOUT, name);
             }
             Err(_) => health.answered(name),
         }
@@ -411,7 +411,7 @@ impl Backend for Adapter {
     #[cfg(feature = "reuse")]
     fn kept<'a>(&'a self, _: ValueOf<'a>) -> StoreFuture<'a, Result<Option<KeptText>, LockError>> {
         let detail = "keeps no values: use one Redis server, a cluster or PostgreSQL";
-        Box::pin(ready(Err(self.refusal("reuse", detail))))
+        Box::pin(async { Err(self.refusal("reuse", detail)) })
     }
 
     fn at_once(&self, _: &[LockKey]) -> usize {

@@ -15,8 +15,8 @@ use crate::store::remote::error::RemoteError;
 use crate::sys::time::Instant;
 use crate::value::inspection::ServerFacts;
 
-/// The settings that matter to locks, the use of the connections, and what `docs/postgres.md` says
-/// about old versions of rows. What the user may not see of others is not there.
+/// The settings that matter to locks, the use of the connections, and what the guide says about
+/// old versions of rows. What the user may not see of others is not there.
 const SETTINGS: &str = "
     SELECT name, setting FROM pg_settings WHERE name IN ('autovacuum', 'fsync', 'full_page_writes',
       'max_connections', 'server_encoding', 'server_version', 'synchronous_standby_names')

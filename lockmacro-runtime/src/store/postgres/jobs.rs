@@ -180,7 +180,7 @@ impl PostgresJobs {
         Ok((taken, pause.max(PAUSE_MIN)))
     }
 
-    /// Retries or removes one job, or this many dead letters.
+    /// Retries or removes one job, or this many dead jobs.
     async fn amend(
         &self,
         function: &str,

@@ -21,7 +21,7 @@ CREATE TABLE IF NOT EXISTS lm1.call (
   error text,
   PRIMARY KEY (function, id)
 );
--- Only where they are missing: each waits for those who use the table, and all jobs for it.
+-- Only where they are missing: each waits for those who use the table, and all others for it.
 DO $$ BEGIN
   -- Until when later jobs put a single one off, where they do. Tables of version 1 lack it.
   IF NOT EXISTS (
@@ -122,7 +122,7 @@ BEGIN
   END LOOP;
 END $$;
 
--- Makes a job a dead letter; only the latest dead letters are kept.
+-- Makes a job dead; only the latest dead jobs are kept.
 CREATE OR REPLACE FUNCTION lm1.give_up(f text, i text, why text) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -207,11 +207,11 @@ BEGIN
 END $$;
 
 -- Takes jobs that are due, for a worker, for the time of a lease. Those whose lease has ended go
--- back first, or become dead letters after too many such leases. A repeated request returns the
+-- back first, or are dead after too many such leases. A repeated request returns the
 -- jobs that it was given before, with a new lease. Where there is none, a worker with a channel
 -- becomes idle.
 --
--- Returns rows of three kinds: `call`; `dead`, a new dead letter, with the number of its leases as
+-- Returns rows of three kinds: `call`; `dead`, a new dead job, with the number of its leases as
 -- `claim`; and `again`, with the time after which to look again.
 CREATE OR REPLACE FUNCTION lm1.take_calls(
   functions text[], most bigint, lease bigint, req text, repeated boolean,
@@ -378,7 +378,7 @@ BEGIN
   END LOOP;
 END $$;
 
--- Retries jobs from the start, or removes them: one, or so many dead letters, the oldest first; only
+-- Retries jobs from the start, or removes them: one, or so many dead jobs, the oldest first; only
 -- jobs that are not running. Returns their number.
 CREATE OR REPLACE FUNCTION lm1.amend_calls(f text, i text, dead bigint, retries boolean) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$

@@ -248,7 +248,7 @@ BEGIN
   END IF;
   SELECT x.fence INTO last FROM lm1.fence x WHERE x.key = k;
   IF last IS NULL THEN
-    RAISE EXCEPTION 'no lock was ever granted for %: is it the whole key, and the schema of the locks?', k
+    RAISE EXCEPTION 'no fence was ever granted for %: is it the whole key, and the schema of the locks?', k
       USING ERRCODE = 'LM002';
   ELSIF f > last THEN
     RAISE EXCEPTION 'the fence % was never granted for %: use record_fence for a lock in another store', f, k

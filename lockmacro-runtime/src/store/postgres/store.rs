@@ -32,7 +32,7 @@ use crate::sys::sync::Mutex;
 use crate::sys::task::spawn;
 use crate::sys::time::{Instant, Moment};
 use crate::value::applied::Applied;
-use crate::value::error::{LockError, UnavailableReason};
+use crate::value::error::{LockError, UnavailableReason, setting_name};
 use crate::value::fence::FenceBlock;
 use crate::value::key::LockKey;
 use crate::value::limits::WAITER_TTL;
@@ -183,7 +183,7 @@ impl Postgres {
                 "it has version {version}, and this program needs {VERSION}: run `lockmacro postgres \
                  install`, which keeps all locks"
             );
-            LockError::invalid("schema", detail)
+            LockError::invalid(setting_name::SCHEMA, detail)
         } else {
             return Ok(());
         }))
@@ -196,7 +196,7 @@ impl Postgres {
         request: &Request,
         until: Option<Instant>,
     ) -> Result<Answer, Failed> {
-        let is_down = self.fails_fast && until.is_none() && self.pool.health.silent().is_some();
+        let is_down = self.fails_fast && until.is_none() && self.pool.health.is_silent();
         let budget = match until {
             Some(until) => Budget::until(until, self.timeout),
             None if is_down && !request.only_if_free => {

@@ -5,6 +5,8 @@ use std::iter;
 #[cfg(feature = "defer")]
 use crate::store::redis::jobs::CALLS;
 use crate::store::redis::scripts::{self, OF_WAITERS, needed_by};
+use crate::value::error::LockError;
+use crate::value::key::LockKey;
 
 /// An enum with the name and the description of each variant.
 macro_rules! uses {
@@ -54,8 +56,31 @@ const COMMANDS: [&str; 4] = ["ping", "set", "evalsha", "eval"];
 /// The pattern that a server allows no other beside.
 const EVERY_KEY: &str = "*";
 
+/// Returns the rights that a Redis user needs for locks whose keys match `pattern`: keys, channels
+/// and commands, as `ACL SETUSER` takes them. `lockmacro acl 'order:*'` prints the same.
+///
+/// ```
+/// use lockmacro_runtime::inspect::{Use, rights};
+///
+/// let rights = rights("order:*", &[Use::Wait])?;
+/// assert!(rights.starts_with("resetchannels resetkeys ~order:* ~lm1:w?:{order:*} "));
+/// # Ok::<(), lockmacro_runtime::LockError>(())
+/// ```
+///
+/// # Errors
+/// [`LockError::InvalidKey`] for a pattern that `ACL SETUSER` does not accept (an empty one, or one
+/// with blanks or control characters), and for the engine's own keys, `lm1:`.
+pub fn rights(pattern: &str, uses: &[Use]) -> Result<String, LockError> {
+    LockKey::from(pattern).check()?;
+    if pattern.contains(is_refused) {
+        let detail = "an ACL rule cannot have blanks or control characters: write `?` for each";
+        return Err(LockError::InvalidKey { detail: detail.to_owned() });
+    }
+    Ok(rules(pattern, uses).join(" "))
+}
+
 /// The keys, channels and commands of a user, in the form that `ACL SETUSER` takes.
-pub(crate) fn rights(pattern: &str, uses: &[Use]) -> Vec<String> {
+fn rules(pattern: &str, uses: &[Use]) -> Vec<String> {
     let has = |one: Use| uses.contains(&one);
     // A server refuses to add a channel or a key to all of them, which a user may have already.
     let mut rights = vec!["resetchannels".to_owned(), "resetkeys".to_owned()];

@@ -8,6 +8,7 @@ use crate::protocol::request::Request;
 use crate::store::backend::Backend;
 use crate::store::redis::client::node::Node;
 use crate::store::redis::topology::route::Topology;
+use crate::store::remote::health::Silence;
 use crate::sys::time::Instant;
 use crate::value::error::{LockError, UnavailableReason};
 
@@ -23,9 +24,8 @@ impl Redis {
     /// of it has to be released.
     pub(super) async fn refuse_down(&self, request: &Request) -> Result<(), LockError> {
         let keys = request.keys();
-        let silent = |node: &Node| node.health().silent();
-        if !self.fails_fast || !self.nodes.nodes_of(keys).iter().any(|node| silent(node).is_some())
-        {
+        let is_silent = |node: &Node| node.health().is_silent();
+        if !self.fails_fast || !self.nodes.nodes_of(keys).iter().any(is_silent) {
             return Ok(());
         }
         let far = self.round_trip(&request.key);
@@ -35,13 +35,13 @@ impl Redis {
             drop(cluster.refresh(until).await);
         }
         for node in self.nodes.nodes_of(keys) {
-            if silent(&node).is_none() || node.is_back(until).await {
+            if !is_silent(&node) || node.is_back(until).await {
                 continue;
             }
-            let Some((reason, since)) = silent(&node) else { continue };
+            let Some(Silence { reason, lasts, cause }) = node.health().silence() else { continue };
             let server = Some(node.server().into());
             let retry_after = Some(RETRY_AFTER);
-            let since = format!("no answer for {since:.1?}");
+            let since = format!("no answer for {lasts:.1?}");
             let (reason, detail) = match &self.nodes {
                 Topology::One(_) => (reason, since),
                 Topology::Cluster(_) => {
@@ -54,7 +54,7 @@ impl Redis {
                 server,
                 retry_after,
                 nodes: Box::default(),
-                cause: None,
+                cause,
             });
         }
         Ok(())

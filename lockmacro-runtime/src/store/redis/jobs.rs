@@ -137,7 +137,7 @@ impl RedisJobs {
         idle.push(looks);
     }
 
-    /// Retries or removes the oldest dead letters.
+    /// Retries or removes the oldest dead jobs.
     async fn amend_dead(&self, function: &str, how: &str, most: usize) -> Result<usize, LockError> {
         match most.min(TAKEN_MAX) {
             0 => Ok(0),
@@ -145,7 +145,7 @@ impl RedisJobs {
         }
     }
 
-    /// Retries or removes one job, or this many dead letters.
+    /// Retries or removes one job, or this many dead jobs.
     async fn amend(
         &self,
         function: &str,
@@ -454,7 +454,7 @@ impl Redis {
 
     /// Takes jobs of one function with arguments of at most `size` bytes; returns them and when to
     /// look again. A request with the same `id` gets the same jobs. The waiter receives pushes. A
-    /// `brief` request has the time of one answer for the whole job.
+    /// `brief` request has the time of one answer for all of it.
     async fn take_jobs(
         &self,
         (function, subscription): (&Arc<str>, &Subscription),

@@ -14,8 +14,6 @@ pub(crate) struct Rules {
     pub(crate) durable: bool,
     /// How long a node may take to answer, if that is less than a tenth of the ttl.
     pub(crate) node: Duration,
-    /// How long a node keeps the last fence of a key, unless its URL sets that.
-    pub(crate) fence_retention: Duration,
 }
 
 /// The error for a Redlock that is to be replicated.

@@ -32,7 +32,7 @@ use crate::sys::random;
 use crate::sys::task::spawn;
 use crate::sys::time::{Instant, Moment};
 use crate::value::defaults::unusable_ttl;
-use crate::value::error::{LockError, UnavailableReason};
+use crate::value::error::{LockError, UnavailableReason, setting_name};
 #[cfg(feature = "inspect")]
 use crate::value::inspection::InspectedServer;
 use crate::value::key::LockKey;
@@ -107,7 +107,7 @@ impl Redlock {
                 }
                 errors[nth] = admitted.err().map(|(node_error, _)| node_error);
                 match errors[nth].as_ref().map(|node_error| &*node_error.error) {
-                    Some(error @ LockError::InvalidSetting { setting: "url", .. }) => {
+                    Some(error @ LockError::InvalidSetting { setting: setting_name::URL, .. }) => {
                         return Err(error.clone());
                     }
                     None => open.retain(|other| *other != nth),

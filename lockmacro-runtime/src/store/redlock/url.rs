@@ -45,10 +45,10 @@ fn nodes_of<'a>(
                 rules.node = time("node_timeout", value, Duration::from_millis(1)..=TTL_MAX)?;
             }
             "cacert" | "cert" | "key" if url.scheme == ENCRYPTED.0 => passed_on.push(*setting),
-            _ if url.may_be_cut => return Err(url.has_no(setting)),
+            _ if url.may_be_cut => return Err(url.refuse_unknown(setting)),
             // The URL of a node refuses those that a node cannot have.
             "replicated" | "replicated_timeout" | "fence_retention" => passed_on.push(*setting),
-            _ => return Err(url.has_no(setting)),
+            _ => return Err(url.refuse_unknown(setting)),
         }
     }
     if url.hosts.split(',').any(str::is_empty) {
@@ -74,8 +74,7 @@ mod tests {
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
-    const BUILDER: Rules =
-        Rules { longest_ttl: SECOND, durable: false, node: SECOND, fence_retention: SECOND };
+    const BUILDER: Rules = Rules { longest_ttl: SECOND, durable: false, node: SECOND };
 
     /// The nodes of a URL, and their settings beside those of a builder.
     fn read(url: &str, mut rules: Rules) -> Result<(Vec<Url<'_>>, Rules), LockError> {

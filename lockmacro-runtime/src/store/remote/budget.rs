@@ -13,7 +13,7 @@ use crate::value::error::UnavailableReason;
 
 /// Unanswered commands that fit into the manager's timeout.
 pub(crate) const CALLS_PER_TIMEOUT: u32 = 4;
-/// How long a caller without a wait waits for a server that is lost, besides some round trips.
+/// How long a caller without a wait waits for a server that is down, besides some round trips.
 const PROBE: Duration = Duration::from_millis(40);
 const PROBE_ROUND_TRIPS: u32 = 5;
 /// Assumed bandwidth of the network, in bytes a second.
@@ -55,7 +55,7 @@ impl Budget {
         Self::new(timeout / CALLS_PER_TIMEOUT, timeout / CALLS_PER_TIMEOUT)
     }
 
-    /// For a caller that does not wait, of a server that is lost and has this round trip.
+    /// For a caller that does not wait, of a server that is down and has this round trip.
     pub(crate) fn probe(round_trip: Duration) -> Self {
         let probe = PROBE + PROBE_ROUND_TRIPS * round_trip;
         Self::new(probe, probe)

@@ -3,7 +3,10 @@
 use std::error::Error;
 
 use crate::value::applied::Applied;
+use crate::value::companion::write_companion;
 use crate::value::error::{Cause, LockError, UnavailableReason};
+use crate::value::escaped::Escaped;
+use crate::value::key::LockKey;
 
 /// A call without a usable reply.
 #[derive(Debug, Clone)]
@@ -174,4 +177,52 @@ impl RemoteError {
         }
         self
     }
+
+    /// The error for the caller when the budget is used up.
+    pub(crate) fn into_error(self, key: &LockKey) -> LockError {
+        match self {
+            RemoteError::NoScript => {
+                LockError::because(UnavailableReason::Protocol, "the server forgets its scripts")
+            }
+            RemoteError::NotALock => LockError::KeyNotALock { key: key.clone() },
+            RemoteError::CrossSlot => LockError::because(
+                UnavailableReason::ClusterDown,
+                "the server wants all keys in one slot",
+            ),
+            RemoteError::Redirect { address, .. } => {
+                let detail =
+                    format!("the key is on the node {address}: use a `redis-cluster://` URL");
+                LockError::because(UnavailableReason::ClusterDown, detail)
+            }
+            RemoteError::Final(LockError::AccessDenied { detail, server, .. })
+            | RemoteError::DeniedInScript(LockError::AccessDenied { detail, server, .. }) => {
+                let keys = needed_keys(&detail, key);
+                LockError::AccessDenied { detail, server, keys }
+            }
+            RemoteError::Final(error) | RemoteError::DeniedInScript(error) => error,
+            RemoteError::Transient(Transient { detail, server, .. }) if is_full(&detail) => {
+                let detail = format!("raise its `maxclients`, or share managers: {detail}");
+                LockError::unavailable_at(server, UnavailableReason::ConnectionLimit, detail)
+            }
+            RemoteError::Transient(Transient { detail, server, login: true, .. }) => {
+                LockError::Authentication { detail, server }
+            }
+            RemoteError::Split(failed) | RemoteError::Transient(failed) => failed.into_error(),
+        }
+    }
+}
+
+/// Whether it is the error of a Redis server at its connection limit.
+pub(crate) fn is_full(text: &str) -> bool {
+    text.contains("max number of clients")
+}
+
+/// The keys of the lock, if one of them is denied: the server does not name it.
+fn needed_keys(detail: &str, key: &LockKey) -> Option<Box<str>> {
+    if !detail.contains("access a key") && !detail.contains("one of the keys") {
+        return None;
+    }
+    let mut companions = String::new();
+    write_companion(key.as_str(), "*", |part| companions.push_str(part));
+    Some(format!("~{} and ~{}", key.shown(), Escaped(&companions)).into())
 }

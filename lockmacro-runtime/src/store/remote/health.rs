@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::sys::metrics::tell;
 use crate::sys::sync::Mutex;
 use crate::sys::time::Instant;
-use crate::value::error::UnavailableReason;
+use crate::value::error::{Cause, UnavailableReason};
 
 /// Longest time between two failures of one outage.
 const OUTAGE_GAP: Duration = Duration::from_secs(60);
@@ -51,8 +51,18 @@ struct Outage {
     last: Instant,
     /// Of the last failure.
     reason: UnavailableReason,
+    /// The error of the connection, of the last failure.
+    cause: Option<Cause>,
     /// Present once the outage was long enough to be logged.
     logged: Option<DownGauge>,
+}
+
+/// How a server that is down gives no answer.
+pub(crate) struct Silence {
+    pub(crate) reason: UnavailableReason,
+    pub(crate) lasts: Duration,
+    /// The error of the connection.
+    pub(crate) cause: Option<Cause>,
 }
 
 /// Counts a server that is down in a gauge until it is back, or not used any more: then no answer
@@ -166,6 +176,7 @@ impl Health {
     pub(crate) fn failed(
         &self,
         reason: UnavailableReason,
+        cause: Option<&Cause>,
         least: Duration,
         server: impl FnOnce() -> String,
     ) {
@@ -185,7 +196,8 @@ impl Health {
         let lasts = now.duration_since(since);
         let down = (logged.is_none() && lasts >= least).then(server);
         let logged = logged.or_else(|| down.clone().map(DownGauge::new));
-        *outage = Some(Outage { since, last: now, reason, logged });
+        let cause = cause.cloned();
+        *outage = Some(Outage { since, last: now, reason, cause, logged });
         // A tracing subscriber may be slow, and every answer waits for the mutex.
         drop(outage);
         if let Some(server) = down {
@@ -196,26 +208,32 @@ impl Health {
 
     /// Why the server gives no answer and for how long it has not, if it is down. A server that
     /// answers, and refuses, is asked by each caller.
-    pub(crate) fn silent(&self) -> Option<(UnavailableReason, Duration)> {
-        let (reason, since) = self.down()?;
-        is_silent(reason).then(|| (reason, since.elapsed()))
+    pub(crate) fn silence(&self) -> Option<Silence> {
+        let silence = |outage: &Outage| Silence {
+            reason: outage.reason,
+            lasts: outage.since.elapsed(),
+            cause: outage.cause.clone(),
+        };
+        self.down(silence).filter(|silence| is_silent(silence.reason))
+    }
+
+    /// Whether the server is down, and gives no answer.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.down(|outage| is_silent(outage.reason)).unwrap_or_default()
     }
 
     /// Whether the server is down.
     pub(crate) fn is_down(&self) -> bool {
-        self.down().is_some()
+        self.down(|_| ()).is_some()
     }
 
-    /// Why the server is down, and since when.
-    fn down(&self) -> Option<(UnavailableReason, Instant)> {
+    /// Reads the outage of a server that is down.
+    fn down<T>(&self, read: impl FnOnce(&Outage) -> T) -> Option<T> {
         if !self.failing.load(Ordering::Relaxed) {
             return None;
         }
         let outage = self.outage.lock();
-        outage
-            .as_ref()
-            .filter(|outage| outage.logged.is_some())
-            .map(|outage| (outage.reason, outage.since))
+        outage.as_ref().filter(|outage| outage.logged.is_some()).map(read)
     }
 }
 
@@ -333,7 +351,7 @@ mod tests {
     const LEAST: Duration = Duration::from_millis(500);
 
     fn fail(health: &Health) {
-        health.failed(UnavailableReason::Timeout, LEAST, || "a:1".to_owned());
+        health.failed(UnavailableReason::Timeout, None, LEAST, || "a:1".to_owned());
     }
 
     #[tokio::test(start_paused = true)]

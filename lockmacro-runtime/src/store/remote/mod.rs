@@ -19,6 +19,6 @@ pub(crate) mod health;
 pub(crate) mod push;
 pub(crate) mod reply;
 pub(crate) mod singleflight;
-#[cfg(feature = "tls")]
+#[cfg(any(feature = "postgres-tls", feature = "tls"))]
 pub(crate) mod tls;
 pub(crate) mod wait;

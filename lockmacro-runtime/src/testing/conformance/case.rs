@@ -31,7 +31,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(100);
 const PAUSE_AT_END: Duration = Duration::from_millis(2);
 
 /// The outcome of a claim.
-pub(super) type Verdict = Result<(), Fault>;
+pub(super) type CaseResult = Result<(), Fault>;
 
 /// How a store has failed a claim.
 #[derive(Debug)]
@@ -47,15 +47,15 @@ impl Fault {
 }
 
 /// A fault, unless the answer is the one that was expected.
-pub(super) fn expect<T: fmt::Debug + PartialEq>(came: T, expected: T, of: &str) -> Verdict {
+pub(super) fn expect<T: fmt::Debug + PartialEq>(came: T, expected: T, of: &str) -> CaseResult {
     if came == expected {
         return Ok(());
     }
     Err(Fault::new(format!("{expected:?} from {of}"), format!("{came:?}")))
 }
 
-/// The store and its clients.
-pub(super) struct World<S> {
+/// What all cases share: the clients of the store, and its limits.
+pub(super) struct Suite<S> {
     clients: Vec<Arc<S>>,
     /// For the claims that need one of their own.
     spares: Mutex<Vec<S>>,
@@ -65,7 +65,7 @@ pub(super) struct World<S> {
     calls: AtomicUsize,
 }
 
-impl<S: LockStore> World<S> {
+impl<S: LockStore> Suite<S> {
     pub(super) async fn new<F: Future<Output = S>>(connect: impl Fn() -> F) -> Self {
         let mut clients = Vec::new();
         for _ in 0..CLIENTS {
@@ -97,13 +97,13 @@ fn random() -> u128 {
 
 /// One claim.
 pub(super) struct Case<'a, S> {
-    world: &'a World<S>,
+    suite: &'a Suite<S>,
     pub(super) key: String,
 }
 
 /// A grant to a token.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Grant {
+pub(super) struct TakenGrant {
     pub(super) fence: Option<u64>,
     /// When it was asked for.
     pub(super) sent: Instant,
@@ -111,7 +111,7 @@ pub(super) struct Grant {
     pub(super) given: Duration,
 }
 
-impl Grant {
+impl TakenGrant {
     /// The latest end of its lease.
     pub(super) fn latest_end(self) -> Instant {
         self.sent + CALL + self.given + LATE
@@ -119,8 +119,8 @@ impl Grant {
 }
 
 impl<'a, S: LockStore> Case<'a, S> {
-    pub(super) fn new(world: &'a World<S>, claim: &str) -> Self {
-        Self { world, key: format!("conformance:{:x}:{claim}", world.run) }
+    pub(super) fn new(suite: &'a Suite<S>, claim: &str) -> Self {
+        Self { suite, key: format!("conformance:{:x}:{claim}", suite.run) }
     }
 
     /// A token of its own, in the form of the engine's.
@@ -130,11 +130,11 @@ impl<'a, S: LockStore> Case<'a, S> {
 
     /// A ttl of `halves` halves of the shortest one that is tried.
     pub(super) fn halves(&self, halves: u32) -> Duration {
-        self.usable(self.world.shortest_ttl() * halves / 2)
+        self.usable(self.suite.shortest_ttl() * halves / 2)
     }
 
     pub(super) fn usable(&self, ttl: Duration) -> Duration {
-        self.world.limits.usable(ttl)
+        self.suite.limits.usable(ttl)
     }
 
     /// The shortest ttl that is tried.
@@ -144,28 +144,28 @@ impl<'a, S: LockStore> Case<'a, S> {
 
     /// A ttl that outlasts the claim.
     pub(super) fn long(&self) -> Duration {
-        self.usable(LONG.max(8 * self.world.shortest_ttl()))
+        self.usable(LONG.max(8 * self.suite.shortest_ttl()))
     }
 
     /// The longest ttl that the store permits.
     pub(super) fn longest(&self) -> Duration {
-        self.world.limits.longest_usable()
+        self.suite.limits.longest_usable()
     }
 
     /// A unit of the store's ttl.
     pub(super) fn granularity(&self) -> Duration {
-        self.world.limits.granularity
+        self.suite.limits.granularity
     }
 
     /// A client, another one with each call.
     pub(super) fn client(&self) -> Arc<S> {
-        let nth = self.world.calls.fetch_add(1, Ordering::Relaxed);
-        Arc::clone(&self.world.clients[nth % CLIENTS])
+        let nth = self.suite.calls.fetch_add(1, Ordering::Relaxed);
+        Arc::clone(&self.suite.clients[nth % CLIENTS])
     }
 
     /// A client of its own.
     pub(super) fn new_client(&self) -> S {
-        self.world.spares.lock().pop().expect("there are as many as the claims need")
+        self.suite.spares.lock().pop().expect("there are as many as the claims need")
     }
 
     /// Asks for a key, and again after an error that may pass: that has to be possible.
@@ -187,7 +187,7 @@ impl<'a, S: LockStore> Case<'a, S> {
         token: &'b str,
         ttl: Duration,
     ) -> AcquireRequest<'b> {
-        AcquireRequest::new(key, token, ttl).with_fence(self.world.limits.has_fences)
+        AcquireRequest::new(key, token, ttl).with_fence(self.suite.limits.has_fences)
     }
 
     pub(super) async fn renew(&self, key: &str, token: &str, ttl: Duration) -> Result<bool, Fault> {
@@ -211,13 +211,13 @@ impl<'a, S: LockStore> Case<'a, S> {
         key: &str,
         token: &str,
         ttl: Duration,
-    ) -> Result<Grant, Fault> {
+    ) -> Result<TakenGrant, Fault> {
         let sent = Instant::now();
         grant(key, self.acquire(key, token, ttl).await?, sent, ttl)
     }
 
     /// The same by this client, for a long ttl.
-    pub(super) async fn granted_by(&self, client: &S, token: &str) -> Result<Grant, Fault> {
+    pub(super) async fn granted_by(&self, client: &S, token: &str) -> Result<TakenGrant, Fault> {
         let sent = Instant::now();
         let ask = self.ask(&self.key, token, self.long());
         let outcome = answer("acquire", || client.acquire(ask)).await?;
@@ -225,7 +225,7 @@ impl<'a, S: LockStore> Case<'a, S> {
     }
 
     /// Asks for a key by another token, which has to be refused until `end`.
-    pub(super) async fn refused(&self, key: &str, end: Instant) -> Verdict {
+    pub(super) async fn refused(&self, key: &str, end: Instant) -> CaseResult {
         let token = self.token();
         let outcome = self.acquire(key, &token, self.short()).await?;
         let now = Instant::now();
@@ -240,7 +240,7 @@ impl<'a, S: LockStore> Case<'a, S> {
     }
 
     /// The same again and again until then.
-    pub(super) async fn refused_until(&self, key: &str, end: Instant) -> Verdict {
+    pub(super) async fn refused_until(&self, key: &str, end: Instant) -> CaseResult {
         while Instant::now() < end {
             self.refused(key, end).await?;
             // Often at the end, where a ttl that is a little too short shows.
@@ -251,13 +251,17 @@ impl<'a, S: LockStore> Case<'a, S> {
     }
 
     /// Asks for a key by another token again and again, until it is granted.
-    pub(super) async fn becomes_free(&self, key: &str, latest: Instant) -> Result<Grant, Fault> {
+    pub(super) async fn becomes_free(
+        &self,
+        key: &str,
+        latest: Instant,
+    ) -> Result<TakenGrant, Fault> {
         let token = self.token();
         loop {
             let sent = Instant::now();
             match self.acquire(key, &token, self.short()).await? {
                 Outcome::Granted { fence, ttl } => {
-                    return Ok(Grant { fence, sent, given: ttl.unwrap_or(self.short()) });
+                    return Ok(TakenGrant { fence, sent, given: ttl.unwrap_or(self.short()) });
                 }
                 Outcome::Held { left, .. } if sent > latest => {
                     let expected = format!("{key:?} is free by now");
@@ -269,7 +273,7 @@ impl<'a, S: LockStore> Case<'a, S> {
     }
 
     /// The key has to be free soon.
-    pub(super) async fn is_free_soon(&self, key: &str) -> Result<Grant, Fault> {
+    pub(super) async fn is_free_soon(&self, key: &str) -> Result<TakenGrant, Fault> {
         self.becomes_free(key, Instant::now() + LATE).await
     }
 
@@ -279,13 +283,13 @@ impl<'a, S: LockStore> Case<'a, S> {
 }
 
 /// The outcome of a request that was sent at `sent`, if it is a grant for so long or longer.
-fn grant(key: &str, outcome: Outcome, sent: Instant, ttl: Duration) -> Result<Grant, Fault> {
+fn grant(key: &str, outcome: Outcome, sent: Instant, ttl: Duration) -> Result<TakenGrant, Fault> {
     match outcome {
         Outcome::Granted { ttl: Some(given), .. } if given < ttl => {
             Err(Fault::new(format!("a ttl of at least {ttl:?}"), format!("{given:?}")))
         }
         Outcome::Granted { fence, ttl: given } => {
-            Ok(Grant { fence, sent, given: given.unwrap_or(ttl) })
+            Ok(TakenGrant { fence, sent, given: given.unwrap_or(ttl) })
         }
         held @ Outcome::Held { .. } => {
             Err(Fault::new(format!("{key:?} is granted"), format!("{held:?}")))

@@ -12,7 +12,7 @@ use futures_util::future::{Either, join, select};
 use tokio::time::sleep;
 
 use super::awaits::{AWAITS_MAX, until_await};
-use super::case::{Case, Fault, Verdict, expect};
+use super::case::{Case, CaseResult, Fault, expect};
 use crate::store::{HeldKey, LockStore, Outcome};
 use crate::sys::time::Instant;
 
@@ -31,7 +31,7 @@ enum Before {
 
 pub(super) async fn an_acquire_that_is_held_up_harms_nobody<S: LockStore>(
     case: &Case<'_, S>,
-) -> Verdict {
+) -> CaseResult {
     let keys =
         |before| (0..AWAITS_MAX).map(move |waits| format!("{}:{before:?}:{waits}", case.key));
     // All at once, as each lease takes its time.
@@ -95,7 +95,7 @@ async fn acquires_around<S: LockStore>(
 
 pub(super) async fn a_renewal_that_is_held_up_harms_nobody<S: LockStore>(
     case: &Case<'_, S>,
-) -> Verdict {
+) -> CaseResult {
     for waits in 0..AWAITS_MAX {
         let key = format!("{}:{waits}", case.key);
         let token = case.token();
@@ -111,7 +111,7 @@ pub(super) async fn a_renewal_that_is_held_up_harms_nobody<S: LockStore>(
 
 pub(super) async fn a_release_that_is_held_up_harms_nobody<S: LockStore>(
     case: &Case<'_, S>,
-) -> Verdict {
+) -> CaseResult {
     for waits in 0..AWAITS_MAX {
         let key = format!("{}:{waits}", case.key);
         let token = case.token();

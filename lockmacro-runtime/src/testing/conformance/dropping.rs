@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::awaits::{AWAITS_MAX, until_await};
-use super::case::{Case, Fault, Verdict, expect};
+use super::case::{Case, CaseResult, Fault, expect};
 use crate::store::{HeldKey, LockStore};
 use crate::sys::time::Instant;
 
@@ -17,7 +17,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 pub(super) async fn a_dropped_acquire_leaves_nothing_else<S: LockStore>(
     case: &Case<'_, S>,
-) -> Verdict {
+) -> CaseResult {
     for waits in 0..AWAITS_MAX {
         let key = format!("{}:{waits}", case.key);
         let token = case.token();
@@ -49,7 +49,9 @@ pub(super) async fn a_dropped_acquire_leaves_nothing_else<S: LockStore>(
     Ok(())
 }
 
-pub(super) async fn a_dropped_renewal_leaves_the_lock<S: LockStore>(case: &Case<'_, S>) -> Verdict {
+pub(super) async fn a_dropped_renewal_leaves_the_lock<S: LockStore>(
+    case: &Case<'_, S>,
+) -> CaseResult {
     for waits in 0..AWAITS_MAX {
         let key = format!("{}:{waits}", case.key);
         let token = case.token();
@@ -67,7 +69,9 @@ pub(super) async fn a_dropped_renewal_leaves_the_lock<S: LockStore>(case: &Case<
     Ok(())
 }
 
-pub(super) async fn a_dropped_release_can_be_repeated<S: LockStore>(case: &Case<'_, S>) -> Verdict {
+pub(super) async fn a_dropped_release_can_be_repeated<S: LockStore>(
+    case: &Case<'_, S>,
+) -> CaseResult {
     for waits in 0..AWAITS_MAX {
         let key = format!("{}:{waits}", case.key);
         let token = case.token();

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use super::case::{Case, Fault, Grant, Verdict};
+use super::case::{Case, CaseResult, Fault, TakenGrant};
 use crate::store::LockStore;
 
 const GRANTS: usize = 6;
 
-pub(super) async fn every_fenced_grant_has_a_fence<S: LockStore>(case: &Case<'_, S>) -> Verdict {
+pub(super) async fn every_fenced_grant_has_a_fence<S: LockStore>(case: &Case<'_, S>) -> CaseResult {
     let grant = case.granted(&case.key, &case.token(), case.long()).await?;
     fence(grant).map(drop)
 }
 
-pub(super) async fn fences_grow<S: LockStore>(case: &Case<'_, S>) -> Verdict {
+pub(super) async fn fences_grow<S: LockStore>(case: &Case<'_, S>) -> CaseResult {
     // One client, so that nothing else is judged.
     let client = case.new_client();
     let mut last = None;
@@ -24,7 +24,7 @@ pub(super) async fn fences_grow<S: LockStore>(case: &Case<'_, S>) -> Verdict {
     Ok(())
 }
 
-pub(super) async fn fences_grow_between_clients<S: LockStore>(case: &Case<'_, S>) -> Verdict {
+pub(super) async fn fences_grow_between_clients<S: LockStore>(case: &Case<'_, S>) -> CaseResult {
     let mut last = None;
     for _ in 0..GRANTS {
         let token = case.token();
@@ -39,7 +39,7 @@ pub(super) async fn fences_grow_between_clients<S: LockStore>(case: &Case<'_, S>
     Ok(())
 }
 
-pub(super) async fn fences_grow_over_expiry<S: LockStore>(case: &Case<'_, S>) -> Verdict {
+pub(super) async fn fences_grow_over_expiry<S: LockStore>(case: &Case<'_, S>) -> CaseResult {
     let first = case.granted(&case.key, &case.token(), case.short()).await?;
     let last = larger(None, first)?;
     let next = case.becomes_free(&case.key, first.latest_end()).await?;
@@ -48,7 +48,7 @@ pub(super) async fn fences_grow_over_expiry<S: LockStore>(case: &Case<'_, S>) ->
 
 pub(super) async fn a_repeated_acquire_has_no_smaller_fence<S: LockStore>(
     case: &Case<'_, S>,
-) -> Verdict {
+) -> CaseResult {
     let token = case.token();
     let first = fence(case.granted(&case.key, &token, case.long()).await?)?;
     let again = fence(case.granted(&case.key, &token, case.long()).await?)?;
@@ -61,7 +61,7 @@ pub(super) async fn a_repeated_acquire_has_no_smaller_fence<S: LockStore>(
 }
 
 /// The fence of a grant.
-fn fence(grant: Grant) -> Result<u64, Fault> {
+fn fence(grant: TakenGrant) -> Result<u64, Fault> {
     let most = i64::MAX.cast_unsigned();
     grant
         .fence
@@ -70,7 +70,7 @@ fn fence(grant: Grant) -> Result<u64, Fault> {
 }
 
 /// The fence of a grant, which has to be larger than the last one.
-fn larger(last: Option<u64>, grant: Grant) -> Result<u64, Fault> {
+fn larger(last: Option<u64>, grant: TakenGrant) -> Result<u64, Fault> {
     let fence = fence(grant)?;
     if last.is_some_and(|last| fence <= last) {
         let expected = format!("a fence larger than {}", last.unwrap_or_default());

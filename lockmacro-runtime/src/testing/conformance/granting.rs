@@ -9,7 +9,7 @@ use futures_util::future::{join_all, try_join_all};
 use tokio::sync::Barrier;
 use tokio::time::sleep;
 
-use super::case::{Case, Fault, Grant, Verdict, expect};
+use super::case::{Case, CaseResult, Fault, TakenGrant, expect};
 use crate::store::{AcquireRequest, LockStore, Outcome};
 use crate::sys::task::spawn;
 use crate::sys::time::Instant;
@@ -24,11 +24,11 @@ const LEASES: u32 = 4;
 /// Longest time for a refusal, which is far shorter than the lease.
 const AT_ONCE: Duration = Duration::from_secs(4);
 
-pub(super) async fn a_free_key_is_granted<S: LockStore>(case: &Case<'_, S>) -> Verdict {
+pub(super) async fn a_free_key_is_granted<S: LockStore>(case: &Case<'_, S>) -> CaseResult {
     case.granted(&case.key, &case.token(), case.long()).await.map(drop)
 }
 
-pub(super) async fn a_held_key_is_refused<S: LockStore>(case: &Case<'_, S>) -> Verdict {
+pub(super) async fn a_held_key_is_refused<S: LockStore>(case: &Case<'_, S>) -> CaseResult {
     let token = case.token();
     let grant = case.granted(&case.key, &token, case.long()).await?;
     for _ in 0..3 {
@@ -38,7 +38,7 @@ pub(super) async fn a_held_key_is_refused<S: LockStore>(case: &Case<'_, S>) -> V
     expect(renewed, true, "`renew` by the holder, as a refusal changes nothing")
 }
 
-pub(super) async fn one_of_many_is_granted<S: LockStore>(case: &Case<'_, S>) -> Verdict {
+pub(super) async fn one_of_many_is_granted<S: LockStore>(case: &Case<'_, S>) -> CaseResult {
     for round in 0..ROUNDS {
         let key = format!("{}:{round}", case.key);
         race(case, &key, Instant::now() + RACE).await?;
@@ -48,7 +48,7 @@ pub(super) async fn one_of_many_is_granted<S: LockStore>(case: &Case<'_, S>) -> 
 
 pub(super) async fn one_of_many_is_granted_an_expired_key<S: LockStore>(
     case: &Case<'_, S>,
-) -> Verdict {
+) -> CaseResult {
     let keys: Vec<_> = (0..ROUNDS).map(|round| format!("{}:{round}", case.key)).collect();
     let mut grants = Vec::new();
     for key in &keys {
@@ -63,7 +63,7 @@ pub(super) async fn one_of_many_is_granted_an_expired_key<S: LockStore>(
 
 pub(super) async fn one_of_many_is_granted_a_released_key<S: LockStore>(
     case: &Case<'_, S>,
-) -> Verdict {
+) -> CaseResult {
     for round in 0..ROUNDS {
         let key = format!("{}:{round}", case.key);
         let token = case.token();
@@ -75,7 +75,7 @@ pub(super) async fn one_of_many_is_granted_a_released_key<S: LockStore>(
 }
 
 /// Several callers ask for a key at the same moment, each until one of them is granted it.
-async fn race<S: LockStore>(case: &Case<'_, S>, key: &str, until: Instant) -> Verdict {
+async fn race<S: LockStore>(case: &Case<'_, S>, key: &str, until: Instant) -> CaseResult {
     let start = Arc::new(Barrier::new(CALLERS));
     let has_holder = Arc::new(AtomicBool::new(false));
     let callers = (0..CALLERS).map(|_| {
@@ -110,7 +110,7 @@ async fn race<S: LockStore>(case: &Case<'_, S>, key: &str, until: Instant) -> Ve
     Ok(())
 }
 
-pub(super) async fn a_refusal_tells_the_truth<S: LockStore>(case: &Case<'_, S>) -> Verdict {
+pub(super) async fn a_refusal_tells_the_truth<S: LockStore>(case: &Case<'_, S>) -> CaseResult {
     let token = case.token();
     let grant = case.granted(&case.key, &token, case.long()).await?;
     let outcome = case.acquire(&case.key, &case.token(), case.short()).await?;
@@ -124,7 +124,7 @@ pub(super) async fn a_refusal_tells_the_truth<S: LockStore>(case: &Case<'_, S>) 
 }
 
 /// A store that does not tell how long a key is held is not judged: the lease is up to a day long.
-pub(super) async fn the_longest_ttl_is_granted<S: LockStore>(case: &Case<'_, S>) -> Verdict {
+pub(super) async fn the_longest_ttl_is_granted<S: LockStore>(case: &Case<'_, S>) -> CaseResult {
     let token = case.token();
     let ttl = case.longest();
     let grant = case.granted(&case.key, &token, ttl).await?;
@@ -142,7 +142,7 @@ pub(super) async fn the_longest_ttl_is_granted<S: LockStore>(case: &Case<'_, S>)
 }
 
 /// Judges how long a key is held, as it was said just after this grant.
-fn is_true(left: Option<Duration>, grant: Grant, ttl: Duration) -> Verdict {
+fn is_true(left: Option<Duration>, grant: TakenGrant, ttl: Duration) -> CaseResult {
     let most = grant.given + Duration::from_secs(1);
     let least = ttl.saturating_sub(grant.sent.elapsed() + Duration::from_secs(1));
     if left.is_some_and(|left| left > most || left < least) {
@@ -152,7 +152,7 @@ fn is_true(left: Option<Duration>, grant: Grant, ttl: Duration) -> Verdict {
     Ok(())
 }
 
-pub(super) async fn a_refusal_comes_at_once<S: LockStore>(case: &Case<'_, S>) -> Verdict {
+pub(super) async fn a_refusal_comes_at_once<S: LockStore>(case: &Case<'_, S>) -> CaseResult {
     let grant = case.granted(&case.key, &case.token(), case.long()).await?;
     let asked = Instant::now();
     case.refused(&case.key, grant.sent + case.long()).await?;
@@ -164,7 +164,7 @@ pub(super) async fn a_refusal_comes_at_once<S: LockStore>(case: &Case<'_, S>) ->
     Ok(())
 }
 
-pub(super) async fn a_repeated_acquire_is_granted<S: LockStore>(case: &Case<'_, S>) -> Verdict {
+pub(super) async fn a_repeated_acquire_is_granted<S: LockStore>(case: &Case<'_, S>) -> CaseResult {
     let token = case.token();
     for _ in 0..3 {
         case.granted(&case.key, &token, case.long()).await?;
@@ -176,7 +176,7 @@ pub(super) async fn a_repeated_acquire_is_granted<S: LockStore>(case: &Case<'_, 
 
 pub(super) async fn a_repeated_acquire_restarts_the_ttl<S: LockStore>(
     case: &Case<'_, S>,
-) -> Verdict {
+) -> CaseResult {
     let token = case.token();
     let ttl = case.short();
     case.granted(&case.key, &token, ttl).await?;
@@ -185,7 +185,9 @@ pub(super) async fn a_repeated_acquire_restarts_the_ttl<S: LockStore>(
     case.refused_until(&case.key, again.sent + ttl).await
 }
 
-pub(super) async fn a_repeated_acquire_never_shortens<S: LockStore>(case: &Case<'_, S>) -> Verdict {
+pub(super) async fn a_repeated_acquire_never_shortens<S: LockStore>(
+    case: &Case<'_, S>,
+) -> CaseResult {
     let token = case.token();
     let first = case.granted(&case.key, &token, case.halves(8)).await?;
     case.granted(&case.key, &token, case.short()).await?;
@@ -193,7 +195,7 @@ pub(super) async fn a_repeated_acquire_never_shortens<S: LockStore>(case: &Case<
 }
 
 /// Keys that a store may take for one, or may not store as they are.
-pub(super) async fn keys_are_compared_byte_by_byte<S: LockStore>(case: &Case<'_, S>) -> Verdict {
+pub(super) async fn keys_are_compared_byte_by_byte<S: LockStore>(case: &Case<'_, S>) -> CaseResult {
     let long = "x".repeat(1_024 - case.key.len());
     let longer = format!("{}y", &long[1..]);
     let odd = [
@@ -240,19 +242,21 @@ pub(super) async fn keys_are_compared_byte_by_byte<S: LockStore>(case: &Case<'_,
     Ok(())
 }
 
-pub(super) async fn a_lease_lasts_for_its_ttl<S: LockStore>(case: &Case<'_, S>) -> Verdict {
+pub(super) async fn a_lease_lasts_for_its_ttl<S: LockStore>(case: &Case<'_, S>) -> CaseResult {
     let ttl = case.short();
     let grant = case.granted(&case.key, &case.token(), ttl).await?;
     case.refused_until(&case.key, grant.sent + ttl).await
 }
 
-pub(super) async fn a_lease_ends_without_its_holder<S: LockStore>(case: &Case<'_, S>) -> Verdict {
+pub(super) async fn a_lease_ends_without_its_holder<S: LockStore>(
+    case: &Case<'_, S>,
+) -> CaseResult {
     let grant = case.granted(&case.key, &case.token(), case.short()).await?;
     case.becomes_free(&case.key, grant.latest_end()).await.map(drop)
 }
 
 /// A ttl that is no multiple of a larger unit than the store says: 947 ms, if it counts in those.
-pub(super) async fn a_ttl_is_not_rounded_down<S: LockStore>(case: &Case<'_, S>) -> Verdict {
+pub(super) async fn a_ttl_is_not_rounded_down<S: LockStore>(case: &Case<'_, S>) -> CaseResult {
     let unit = case.granularity();
     let ttl = case.short() + unit.max(case.usable(Duration::from_millis(447)).min(unit * 447));
     // One after the other, as a busy machine may miss the moment at which a lease ends too early.

@@ -7,7 +7,7 @@ use futures_util::future::try_join_all;
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
-use super::case::{Case, Fault, Verdict, expect};
+use super::case::{Case, CaseResult, Fault, expect};
 use crate::lock::Lock;
 use crate::manager::lock_manager::LockManager;
 use crate::store::LockStore;
@@ -19,7 +19,7 @@ const CALLERS: usize = 4;
 const BODIES: usize = 4;
 const WAIT: Duration = Duration::from_secs(20);
 
-pub(super) async fn managers_exclude_each_other<S: LockStore>(case: &Case<'_, S>) -> Verdict {
+pub(super) async fn managers_exclude_each_other<S: LockStore>(case: &Case<'_, S>) -> CaseResult {
     let inside = AtomicBool::new(false);
     let bodies = AtomicUsize::new(0);
     let mut managers = Vec::new();
@@ -51,7 +51,7 @@ pub(super) async fn managers_exclude_each_other<S: LockStore>(case: &Case<'_, S>
     expect(bodies.into_inner(), MANAGERS * CALLERS * BODIES, "the number of bodies")
 }
 
-pub(super) async fn a_manager_renews<S: LockStore>(case: &Case<'_, S>) -> Verdict {
+pub(super) async fn a_manager_renews<S: LockStore>(case: &Case<'_, S>) -> CaseResult {
     let locks = manager(case).await?;
     // A store that is slow, on a busy machine, may be too slow for a short ttl.
     if is_renewed(case, &locks, 2).await.is_err() {
@@ -61,7 +61,11 @@ pub(super) async fn a_manager_renews<S: LockStore>(case: &Case<'_, S>) -> Verdic
 }
 
 /// Holds a key for three times its ttl of so many halves.
-async fn is_renewed<S: LockStore>(case: &Case<'_, S>, locks: &LockManager, halves: u32) -> Verdict {
+async fn is_renewed<S: LockStore>(
+    case: &Case<'_, S>,
+    locks: &LockManager,
+    halves: u32,
+) -> CaseResult {
     let key = format!("{}:{halves}", case.key);
     let ttl = case.halves(halves);
     let guard = Lock::new(&key).ttl(ttl).renew().manager(locks).acquire().await.map_err(failed)?;
@@ -75,7 +79,9 @@ async fn is_renewed<S: LockStore>(case: &Case<'_, S>, locks: &LockManager, halve
     case.is_free_soon(&key).await.map(drop)
 }
 
-pub(super) async fn a_dropped_waiter_leaves_nothing<S: LockStore>(case: &Case<'_, S>) -> Verdict {
+pub(super) async fn a_dropped_waiter_leaves_nothing<S: LockStore>(
+    case: &Case<'_, S>,
+) -> CaseResult {
     let locks = manager(case).await?;
     let token = case.token();
     case.granted(&case.key, &token, case.long()).await?;

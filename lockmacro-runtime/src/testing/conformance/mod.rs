@@ -66,7 +66,7 @@ use futures_util::stream::FuturesOrdered;
 use tokio::time::timeout;
 
 use crate::store::LockStore;
-use crate::testing::conformance::case::{Case, Fault, Verdict, World};
+use crate::testing::conformance::case::{Case, CaseResult, Fault, Suite};
 
 mod awaits;
 // For the tests of the suite.
@@ -125,23 +125,23 @@ pub async fn run<S: LockStore, F: Future<Output = S>>(connect: impl Fn() -> F) {
 
 /// Judges a store as [`run`] does, and returns the claims that it has failed.
 pub async fn check<S: LockStore, F: Future<Output = S>>(connect: impl Fn() -> F) -> Vec<Failure> {
-    let world = World::new(connect).await;
-    let mut claims = claims(&world);
-    if world.has_fences() {
-        claims.extend(claims_of_fences(&world));
+    let suite = Suite::new(connect).await;
+    let mut claims = claims(&suite);
+    if suite.has_fences() {
+        claims.extend(claims_of_fences(&suite));
     }
-    let longest = LONGEST + LONGEST_TTLS * world.shortest_ttl();
+    let longest = LONGEST + LONGEST_TTLS * suite.shortest_ttl();
     let mut failures = judge(claims, longest).await;
     // On their own, as a call that is held up may hold up others of the same client.
-    failures.extend(judge(claims_of_delays(&world), longest).await);
+    failures.extend(judge(claims_of_delays(&suite), longest).await);
     // Afterwards, as a store that does not bear them may stop to answer at all.
-    failures.extend(judge(claims_of_drops(&world), LONGEST_DROPPING).await);
+    failures.extend(judge(claims_of_drops(&suite), LONGEST_DROPPING).await);
     failures
 }
 
 /// The claims that fail. They run side by side. Each is woken for itself alone, so that those which
 /// count the awaits of a call count no others.
-async fn judge(claims: Vec<Claim<'_>>, longest: Duration) -> Vec<Failure> {
+async fn judge(claims: Vec<NamedCase<'_>>, longest: Duration) -> Vec<Failure> {
     let judged = claims.into_iter().map(|(claim, why, verdict)| async move {
         let verdict = timeout(longest, verdict).await.unwrap_or_else(|_| {
             Err(Fault::new(format!("an end within {longest:?}"), "none".to_owned()))
@@ -151,23 +151,23 @@ async fn judge(claims: Vec<Claim<'_>>, longest: Duration) -> Vec<Failure> {
     judged.collect::<FuturesOrdered<_>>().filter_map(ready).collect().await
 }
 
-type Claim<'a> = (&'static str, &'static str, BoxFuture<'a, Verdict>);
+type NamedCase<'a> = (&'static str, &'static str, BoxFuture<'a, CaseResult>);
 
 macro_rules! claims {
-    ($world:ident: $($room:ident::$claim:ident $why:literal)+) => {
+    ($suite:ident: $($room:ident::$claim:ident $why:literal)+) => {
         vec![$((
             stringify!($claim),
             $why,
             Box::pin(async move {
-                let case = Case::new($world, stringify!($claim));
+                let case = Case::new($suite, stringify!($claim));
                 $room::$claim(&case).await
-            }) as BoxFuture<'_, Verdict>,
+            }) as BoxFuture<'_, CaseResult>,
         )),+]
     };
 }
 
-fn claims<S: LockStore>(world: &World<S>) -> Vec<Claim<'_>> {
-    claims! { world:
+fn claims<S: LockStore>(suite: &Suite<S>) -> Vec<NamedCase<'_>> {
+    claims! { suite:
         granting::a_free_key_is_granted "nobody could ever lock"
         granting::a_held_key_is_refused "two holders would run at once"
         granting::one_of_many_is_granted
@@ -225,8 +225,8 @@ fn claims<S: LockStore>(world: &World<S>) -> Vec<Claim<'_>> {
     }
 }
 
-fn claims_of_delays<S: LockStore>(world: &World<S>) -> Vec<Claim<'_>> {
-    claims! { world:
+fn claims_of_delays<S: LockStore>(suite: &Suite<S>) -> Vec<NamedCase<'_>> {
+    claims! { suite:
         delays::an_acquire_that_is_held_up_harms_nobody
             "a slow caller would take the key from the one who has got it meanwhile"
         delays::a_renewal_that_is_held_up_harms_nobody
@@ -236,8 +236,8 @@ fn claims_of_delays<S: LockStore>(world: &World<S>) -> Vec<Claim<'_>> {
     }
 }
 
-fn claims_of_drops<S: LockStore>(world: &World<S>) -> Vec<Claim<'_>> {
-    claims! { world:
+fn claims_of_drops<S: LockStore>(suite: &Suite<S>) -> Vec<NamedCase<'_>> {
+    claims! { suite:
         dropping::a_dropped_acquire_leaves_nothing_else
             "a caller that is dropped would leave a key that nobody can release"
         dropping::a_dropped_renewal_leaves_the_lock
@@ -247,8 +247,8 @@ fn claims_of_drops<S: LockStore>(world: &World<S>) -> Vec<Claim<'_>> {
     }
 }
 
-fn claims_of_fences<S: LockStore>(world: &World<S>) -> Vec<Claim<'_>> {
-    claims! { world:
+fn claims_of_fences<S: LockStore>(suite: &Suite<S>) -> Vec<NamedCase<'_>> {
+    claims! { suite:
         fences::every_fenced_grant_has_a_fence "`limits` says that the store has fences"
         fences::fences_grow "a resource could not tell a late writer from the present holder"
         fences::fences_grow_between_clients

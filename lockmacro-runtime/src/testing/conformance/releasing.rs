@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::case::{Case, Verdict, expect};
+use super::case::{Case, CaseResult, expect};
 use crate::store::{HeldKey, LockStore};
 use crate::sys::time::Instant;
 
 const NOW: Duration = Duration::ZERO;
 
-pub(super) async fn a_released_key_is_free<S: LockStore>(case: &Case<'_, S>) -> Verdict {
+pub(super) async fn a_released_key_is_free<S: LockStore>(case: &Case<'_, S>) -> CaseResult {
     for _ in 0..3 {
         let token = case.token();
         case.granted(&case.key, &token, case.long()).await?;
@@ -19,7 +19,7 @@ pub(super) async fn a_released_key_is_free<S: LockStore>(case: &Case<'_, S>) -> 
 
 pub(super) async fn a_release_by_another_token_is_refused<S: LockStore>(
     case: &Case<'_, S>,
-) -> Verdict {
+) -> CaseResult {
     let token = case.token();
     let grant = case.granted(&case.key, &token, case.long()).await?;
     for keep in [NOW, case.short()] {
@@ -33,7 +33,7 @@ pub(super) async fn a_release_by_another_token_is_refused<S: LockStore>(
 
 pub(super) async fn a_repeated_release_frees_nobody_else<S: LockStore>(
     case: &Case<'_, S>,
-) -> Verdict {
+) -> CaseResult {
     let first = case.token();
     let second = case.token();
     case.granted(&case.key, &first, case.long()).await?;
@@ -46,7 +46,7 @@ pub(super) async fn a_repeated_release_frees_nobody_else<S: LockStore>(
     expect(case.release(&case.key, &second, NOW).await?, true, "`release` by the next holder")
 }
 
-pub(super) async fn an_expired_key_is_not_released<S: LockStore>(case: &Case<'_, S>) -> Verdict {
+pub(super) async fn an_expired_key_is_not_released<S: LockStore>(case: &Case<'_, S>) -> CaseResult {
     let token = case.token();
     let grant = case.granted(&case.key, &token, case.short()).await?;
     let other = case.becomes_free(&case.key, grant.latest_end()).await?;
@@ -54,7 +54,7 @@ pub(super) async fn an_expired_key_is_not_released<S: LockStore>(case: &Case<'_,
     expect(case.release(&case.key, &token, NOW).await?, false, "`release` after the lease")
 }
 
-pub(super) async fn a_released_key_is_not_renewed<S: LockStore>(case: &Case<'_, S>) -> Verdict {
+pub(super) async fn a_released_key_is_not_renewed<S: LockStore>(case: &Case<'_, S>) -> CaseResult {
     let token = case.token();
     case.granted(&case.key, &token, case.long()).await?;
     expect(case.release(&case.key, &token, NOW).await?, true, "`release` by the holder")?;
@@ -63,7 +63,7 @@ pub(super) async fn a_released_key_is_not_renewed<S: LockStore>(case: &Case<'_, 
     case.is_free_soon(&case.key).await.map(drop)
 }
 
-pub(super) async fn a_kept_key_is_held_by_nobody<S: LockStore>(case: &Case<'_, S>) -> Verdict {
+pub(super) async fn a_kept_key_is_held_by_nobody<S: LockStore>(case: &Case<'_, S>) -> CaseResult {
     let token = case.token();
     case.granted(&case.key, &token, case.long()).await?;
     let kept = Instant::now();
@@ -79,7 +79,7 @@ pub(super) async fn a_kept_key_is_held_by_nobody<S: LockStore>(case: &Case<'_, S
 }
 
 /// Its lease would be much longer.
-pub(super) async fn a_kept_key_ends<S: LockStore>(case: &Case<'_, S>) -> Verdict {
+pub(super) async fn a_kept_key_ends<S: LockStore>(case: &Case<'_, S>) -> CaseResult {
     let token = case.token();
     let grant = case.granted(&case.key, &token, case.long()).await?;
     let keep = case.short();
@@ -89,7 +89,7 @@ pub(super) async fn a_kept_key_ends<S: LockStore>(case: &Case<'_, S>) -> Verdict
     case.becomes_free(&case.key, Instant::now() + most + Duration::from_secs(5)).await.map(drop)
 }
 
-pub(super) async fn a_closed_store_still_releases<S: LockStore>(case: &Case<'_, S>) -> Verdict {
+pub(super) async fn a_closed_store_still_releases<S: LockStore>(case: &Case<'_, S>) -> CaseResult {
     let client = case.new_client();
     let token = case.token();
     case.granted(&case.key, &token, case.long()).await?;

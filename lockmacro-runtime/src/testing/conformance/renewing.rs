@@ -2,11 +2,11 @@
 
 use tokio::time::sleep;
 
-use super::case::{Case, Fault, Verdict, expect};
+use super::case::{Case, CaseResult, Fault, expect};
 use crate::store::LockStore;
 use crate::sys::time::Instant;
 
-pub(super) async fn a_renewal_restarts_the_ttl<S: LockStore>(case: &Case<'_, S>) -> Verdict {
+pub(super) async fn a_renewal_restarts_the_ttl<S: LockStore>(case: &Case<'_, S>) -> CaseResult {
     // A store that is slow, on a busy machine, may answer after a short lease. That is no fault.
     for halves in [2, 8] {
         let key = format!("{}:{halves}", case.key);
@@ -31,7 +31,7 @@ pub(super) async fn a_renewal_restarts_the_ttl<S: LockStore>(case: &Case<'_, S>)
     Err(Fault::new("`renew` in time", "an answer that took as long as the lease"))
 }
 
-pub(super) async fn a_renewal_never_shortens<S: LockStore>(case: &Case<'_, S>) -> Verdict {
+pub(super) async fn a_renewal_never_shortens<S: LockStore>(case: &Case<'_, S>) -> CaseResult {
     let token = case.token();
     let grant = case.granted(&case.key, &token, case.halves(8)).await?;
     let renewed = case.renew(&case.key, &token, case.short()).await?;
@@ -41,7 +41,7 @@ pub(super) async fn a_renewal_never_shortens<S: LockStore>(case: &Case<'_, S>) -
 
 pub(super) async fn a_renewal_by_another_token_is_refused<S: LockStore>(
     case: &Case<'_, S>,
-) -> Verdict {
+) -> CaseResult {
     let token = case.token();
     let other = case.token();
     let grant = case.granted(&case.key, &token, case.long()).await?;
@@ -52,13 +52,13 @@ pub(super) async fn a_renewal_by_another_token_is_refused<S: LockStore>(
     expect(renewed, true, "`renew` by the holder after that")
 }
 
-pub(super) async fn a_free_key_is_not_renewed<S: LockStore>(case: &Case<'_, S>) -> Verdict {
+pub(super) async fn a_free_key_is_not_renewed<S: LockStore>(case: &Case<'_, S>) -> CaseResult {
     let renewed = case.renew(&case.key, &case.token(), case.long()).await?;
     expect(renewed, false, "`renew` of a key that nobody holds")?;
     case.is_free_soon(&case.key).await.map(drop)
 }
 
-pub(super) async fn an_expired_key_is_not_renewed<S: LockStore>(case: &Case<'_, S>) -> Verdict {
+pub(super) async fn an_expired_key_is_not_renewed<S: LockStore>(case: &Case<'_, S>) -> CaseResult {
     let token = case.token();
     let grant = case.granted(&case.key, &token, case.short()).await?;
     // Another token is granted the key, and that lease ends, too.

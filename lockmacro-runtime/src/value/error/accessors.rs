@@ -30,7 +30,7 @@ impl LockError {
             LockError::InvalidKey { .. } => "invalid_key",
             LockError::InvalidSetting { .. } => "invalid_setting",
             LockError::Nested { .. } => "nested",
-            LockError::NotInstalled => "not_installed",
+            LockError::NotInstalled { .. } => "not_installed",
             LockError::NoRuntime { .. } => "no_runtime",
             LockError::ShutDown { .. } => "shut_down",
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{LockError, NodeReply, UnavailableReason, replies};
+use super::{LockError, NodeReply, UnavailableReason, replies, setting_name};
 use crate::value::holder::Holder;
 use crate::value::key::LockKey;
 
@@ -13,6 +13,11 @@ impl LockError {
     }
 
     pub(crate) const SHUT_DOWN: Self = LockError::ShutDown { held: 0 };
+    pub(crate) const NOT_INSTALLED: Self = LockError::NotInstalled {
+        detail: "no lock manager is installed: call `LockManager::install` when the program \
+                 starts, before it calls a locked function, or name one with `manager = …`; in a \
+                 test, `LockManager::scope` does not cover tasks that are spawned inside it",
+    };
     pub(crate) const NO_RUNTIME: Self = LockError::NoRuntime {
         detail: "no tokio runtime here: await the lock inside one, with its time and io enabled",
     };
@@ -115,6 +120,6 @@ impl LockError {
     /// The URL names no server to which a manager can connect. The detail never contains the URL,
     /// which may have a password in it.
     pub(crate) fn invalid_url(detail: impl Into<String>) -> Self {
-        Self::invalid("url", detail)
+        Self::invalid(setting_name::URL, detail)
     }
 }

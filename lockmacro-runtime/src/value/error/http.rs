@@ -14,7 +14,7 @@ impl LockError {
     /// let second = Duration::from_secs(1);
     /// assert_eq!(LockError::busy("order:42", Holder::new("web-3"), second).http_status(), 423);
     /// assert_eq!(LockError::unavailable("").http_status(), 503);
-    /// assert_eq!(LockError::NotInstalled.http_status(), 500);
+    /// assert_eq!(LockError::access_denied("no rights").http_status(), 500);
     /// ```
     pub fn http_status(&self) -> u16 {
         match self {
@@ -126,7 +126,9 @@ mod tests {
             (500, LockError::access_denied("secret")),
             (500, LockError::invalid_url("secret")),
             (500, LockError::KeyNotALock { key: "secret".into() }),
-            (500, LockError::NotInstalled),
+            (500, LockError::NOT_INSTALLED),
+            (500, LockError::nested(&"secret".into(), "secret")),
+            (500, LockError::Authentication { detail: secret(), server: Some("secret".into()) }),
         ]
     }
 

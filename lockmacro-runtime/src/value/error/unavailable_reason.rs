@@ -13,7 +13,7 @@ use std::fmt;
 ///     use UnavailableReason::{FencesUsedUp, NotSaving, OutOfMemory, ReadOnly, Tls};
 ///     matches!(error.reason(), Some(FencesUsedUp | NotSaving | OutOfMemory | ReadOnly | Tls))
 /// }
-/// # assert!(!pages_somebody(&LockError::NotInstalled));
+/// # assert!(!pages_somebody(&LockError::access_denied("no rights")));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]

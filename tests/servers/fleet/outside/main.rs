@@ -15,7 +15,7 @@ use shapes::*;
 /// Whether `key` is held, as a task of its own sees it.
 pub async fn held(key: &str) -> bool {
     let lock = Lock::new(key).ttl(Duration::from_secs(60));
-    let asking = tokio::spawn(async {
+    let asking = tokio::spawn(async move {
         match lock.acquire().await {
             // Waited for: a dropped guard is released a moment later.
             Ok(guard) => guard.release().await.is_err(),
@@ -28,7 +28,7 @@ pub async fn held(key: &str) -> bool {
 /// Whether `key` is held, as another thread sees it.
 pub fn held_now(key: &str) -> bool {
     let lock = Lock::new(key).ttl(Duration::from_secs(60));
-    let asking = std::thread::spawn(|| match lock.acquire_blocking() {
+    let asking = std::thread::spawn(move || match lock.acquire_blocking() {
         Ok(guard) => guard.release_blocking().is_err(),
         Err(error) => error.is_busy(),
     });

@@ -79,7 +79,7 @@ impl SharedQueue {
         // A holder that has lost the lock delays no other caller, even if it has never checked its
         // lease.
         if let Some(holder) = self.holder() {
-            holder.check_lease();
+            holder.remaining_lease();
         }
         let mut held = None;
         let (arrived, _) = self.with(None, |state| {

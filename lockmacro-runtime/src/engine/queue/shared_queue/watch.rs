@@ -114,7 +114,7 @@ impl Timed for SharedQueue {
     fn run<'a>(self: Arc<Self>, _: &'a Store, over: &'a Over<'a>) -> BoxFuture<'a, ()> {
         async move {
             // This reports a loss to the queue.
-            self.holder().and_then(|holder| holder.check_lease());
+            self.holder().and_then(|holder| holder.remaining_lease());
             self.time();
             self.report_long_wait();
             let ends = self.holder().map(|holder| holder.ends());

@@ -331,8 +331,9 @@ impl Pool {
 
     fn noted(&self, error: RemoteError) -> RemoteError {
         match &error {
-            RemoteError::Transient(Transient { reason, .. }) => {
-                self.health.failed(*reason, self.timeout / CALLS_PER_TIMEOUT, || self.name());
+            RemoteError::Transient(Transient { reason, cause, .. }) => {
+                let least = self.timeout / CALLS_PER_TIMEOUT;
+                self.health.failed(*reason, cause.as_ref(), least, || self.name());
             }
             _ => self.health.answered(|| self.name()),
         }

@@ -7,7 +7,7 @@ use tokio_postgres::error::SqlState;
 
 use crate::store::remote::error::{RemoteError, Transient};
 use crate::value::applied::Applied;
-use crate::value::error::{LockError, UnavailableReason};
+use crate::value::error::{LockError, UnavailableReason, setting_name};
 
 /// The code of `schema.sql` for a fence at its end.
 const FENCES_USED_UP: &str = "LM001";
@@ -94,7 +94,7 @@ fn meaning(error: &Error, without_reply: Applied) -> RemoteError {
         // A name that is a word of the language.
         SqlState::SYNTAX_ERROR => {
             let why = format!("a word of SQL is no name for one: choose another ({detail})");
-            last(LockError::invalid("schema", why))
+            last(LockError::invalid(setting_name::SCHEMA, why))
         }
         // In a key, a label, or a value.
         SqlState::UNTRANSLATABLE_CHARACTER | SqlState::CHARACTER_NOT_IN_REPERTOIRE => {
@@ -104,7 +104,7 @@ fn meaning(error: &Error, without_reply: Applied) -> RemoteError {
         SqlState::INVALID_REGULAR_EXPRESSION => last(LockError::invalid("pattern", detail)),
         SqlState::INSUFFICIENT_PRIVILEGE => last(LockError::access_denied(detail)),
         SqlState::INVALID_SCHEMA_NAME | SqlState::UNDEFINED_FUNCTION => last(LockError::invalid(
-            "schema",
+            setting_name::SCHEMA,
             format!("{detail}: run `lockmacro postgres install`, or add `install=1` to the URL"),
         )),
         SqlState::TOO_MANY_CONNECTIONS => broken(Why::ConnectionLimit, Applied::No),
@@ -129,7 +129,9 @@ fn meaning(error: &Error, without_reply: Applied) -> RemoteError {
         }
         // Of the connection, and those of poolers.
         ref code if code.code().starts_with("08") => broken(Why::Disconnected, without_reply),
-        ref code if code.code() == NOT_OURS => last(LockError::invalid("schema", detail)),
+        ref code if code.code() == NOT_OURS => {
+            last(LockError::invalid(setting_name::SCHEMA, detail))
+        }
         ref code if code.code() == FENCES_USED_UP => {
             last(LockError::because(Why::FencesUsedUp, detail))
         }

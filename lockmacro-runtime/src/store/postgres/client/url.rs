@@ -7,7 +7,7 @@ use tokio_postgres::config::TargetSessionAttrs;
 
 use super::hosts::Hosts;
 use super::tls::Tls;
-use crate::value::error::LockError;
+use crate::value::error::{LockError, setting_name};
 use crate::value::fence::RETENTION;
 use crate::value::url::{Url, decoded, named, retention};
 
@@ -93,9 +93,9 @@ impl Database {
                     let why = format!(
                         "remove `{name}`: it is for other drivers, and without a meaning here"
                     );
-                    return Err(LockError::invalid("url", why));
+                    return Err(LockError::invalid_url(why));
                 }
-                _ => return Err(url.has_no(setting)),
+                _ => return Err(url.refuse_unknown(setting)),
             }
         }
         check_schema(&schema)?;
@@ -180,7 +180,7 @@ pub(crate) fn check_schema(name: &str) -> Result<(), LockError> {
     let begins = name.starts_with(|c: char| c.is_ascii_lowercase()) && !name.starts_with("pg_");
     if !begins || name.len() > 40 || !name.chars().all(is_plain) {
         let why = "write a letter and up to 39 of `a` to `z`, `0` to `9` and `_`";
-        return Err(LockError::invalid("schema", why));
+        return Err(LockError::invalid(setting_name::SCHEMA, why));
     }
     Ok(())
 }

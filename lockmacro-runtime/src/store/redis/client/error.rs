@@ -2,14 +2,12 @@
 
 use redis::{ErrorKind, RedisError, Value};
 
-use crate::store::remote::error::{RemoteError, Transient};
+use crate::store::remote::error::{RemoteError, Transient, is_full};
 #[cfg(feature = "tls")]
 use crate::store::remote::tls::remedy;
 use crate::value::applied::Applied;
-use crate::value::companion::write_companion;
-use crate::value::error::{LockError, UnavailableReason};
+use crate::value::error::{LockError, UnavailableReason, setting_name};
 use crate::value::escaped::Escaped;
-use crate::value::key::LockKey;
 
 impl RemoteError {
     /// The error of a connection attempt: the caller's command was not sent yet.
@@ -24,39 +22,6 @@ impl RemoteError {
             transient.applied = Applied::No;
         }
         error
-    }
-
-    /// The error for the caller when the budget is used up.
-    pub(crate) fn into_error(self, key: &LockKey) -> LockError {
-        match self {
-            RemoteError::NoScript => {
-                LockError::because(UnavailableReason::Protocol, "the server forgets its scripts")
-            }
-            RemoteError::NotALock => LockError::KeyNotALock { key: key.clone() },
-            RemoteError::CrossSlot => LockError::because(
-                UnavailableReason::ClusterDown,
-                "the server wants all keys in one slot",
-            ),
-            RemoteError::Redirect { address, .. } => {
-                let detail =
-                    format!("the key is on the node {address}: use a `redis-cluster://` URL");
-                LockError::because(UnavailableReason::ClusterDown, detail)
-            }
-            RemoteError::Final(LockError::AccessDenied { detail, server, .. })
-            | RemoteError::DeniedInScript(LockError::AccessDenied { detail, server, .. }) => {
-                let keys = needed_keys(&detail, key);
-                LockError::AccessDenied { detail, server, keys }
-            }
-            RemoteError::Final(error) | RemoteError::DeniedInScript(error) => error,
-            RemoteError::Transient(Transient { detail, server, .. }) if is_full(&detail) => {
-                let detail = format!("raise its `maxclients`, or share managers: {detail}");
-                LockError::unavailable_at(server, UnavailableReason::ConnectionLimit, detail)
-            }
-            RemoteError::Transient(Transient { detail, server, login: true, .. }) => {
-                LockError::Authentication { detail, server }
-            }
-            RemoteError::Split(failed) | RemoteError::Transient(failed) => failed.into_error(),
-        }
     }
 }
 
@@ -77,20 +42,6 @@ fn without_arguments(text: &str) -> String {
 /// The error of a server at its connection limit, which it sends to every new connection.
 pub(crate) fn full(text: &str) -> Option<RemoteError> {
     is_full(text).then(|| RemoteError::broken(UnavailableReason::Refused, text, Applied::No))
-}
-
-fn is_full(text: &str) -> bool {
-    text.contains("max number of clients")
-}
-
-/// The keys of the lock, if one of them is denied: the server does not name it.
-fn needed_keys(detail: &str, key: &LockKey) -> Option<Box<str>> {
-    if !detail.contains("access a key") && !detail.contains("one of the keys") {
-        return None;
-    }
-    let mut companions = String::new();
-    write_companion(key.as_str(), "*", |part| companions.push_str(part));
-    Some(format!("~{} and ~{}", key.shown(), Escaped(&companions)).into())
 }
 
 impl From<RedisError> for RemoteError {
@@ -199,7 +150,7 @@ fn of_reply(code: &str, text: &str) -> RemoteError {
             || text.contains("SELECT is not allowed") =>
         {
             // A URL of a host has it as its path.
-            RemoteError::Final(LockError::invalid("db", detail))
+            RemoteError::Final(LockError::invalid(setting_name::DB, detail))
         }
         _ if text.contains("unknown command") && text.contains("EVAL") => {
             let detail = format!("locks need scripts, and it has none: {detail}");

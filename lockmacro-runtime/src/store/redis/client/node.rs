@@ -20,7 +20,7 @@ use crate::store::redis::client::error::late;
 use crate::store::redis::client::script::{Script, ScriptCall};
 use crate::store::redis::client::sentinel::is_primary;
 use crate::store::remote::budget::{Budget, CALLS_PER_TIMEOUT};
-use crate::store::remote::error::RemoteError;
+use crate::store::remote::error::{RemoteError, Transient};
 use crate::store::remote::health::Health;
 use crate::store::remote::singleflight::SingleFlight;
 use crate::sys::backoff::Backoff;
@@ -217,8 +217,8 @@ impl Node {
         match &error {
             // The server answers, but has only some of the keys.
             RemoteError::Split(_) => {}
-            RemoteError::Transient(transient) => {
-                self.health().failed(transient.reason, self.answer(), || self.server());
+            RemoteError::Transient(Transient { reason, cause, .. }) => {
+                self.health().failed(*reason, cause.as_ref(), self.answer(), || self.server());
             }
             _ => self.health().answered(|| self.server()),
         }

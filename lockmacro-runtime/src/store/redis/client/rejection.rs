@@ -12,7 +12,7 @@ use crate::store::redis::client::settings::Settings;
 use crate::store::redis::client::stream;
 use crate::store::remote::error::{RemoteError, Transient};
 use crate::sys::random::HashMap;
-use crate::value::error::{LockError, UnavailableReason};
+use crate::value::error::{LockError, UnavailableReason, setting_name};
 use crate::value::escaped::Escaped;
 
 /// Longest time to wait for such a text, and to ask how many databases a server has.
@@ -32,7 +32,7 @@ pub(crate) async fn explained(
     match error {
         RemoteError::Transient(error) if !error.login => unanswered(at, error).await,
         // The only setting that a server refuses is the database.
-        RemoteError::Final(LockError::InvalidSetting { setting: "db", detail }) => {
+        RemoteError::Final(LockError::InvalidSetting { setting: setting_name::DB, detail }) => {
             let db = settings.login.db();
             let count = timeout(ANSWER_TIMEOUT, databases(settings, at)).await.ok().flatten();
             let detail = match count {
@@ -44,7 +44,7 @@ pub(crate) async fn explained(
                     format!("the server {at} has no database {db} ({detail}): choose another")
                 }
             };
-            RemoteError::Final(LockError::invalid("db", detail))
+            RemoteError::Final(LockError::invalid(setting_name::DB, detail))
         }
         error => error,
     }

@@ -12,7 +12,7 @@ use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
 
 use crate::store::remote::error::{RemoteError, Transient};
-use crate::sys::platform::dropping_unsent;
+use crate::sys::platform::redis_streams::dropping_unsent;
 use crate::value::applied::Applied;
 use crate::value::error::{LockError, UnavailableReason};
 use crate::value::url::FORM;

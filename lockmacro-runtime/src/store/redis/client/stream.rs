@@ -7,7 +7,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, ConnectionAddr, RedisResult};
 use tokio::net::TcpStream;
 
-use crate::sys::platform::unix_socket;
+use crate::sys::platform::redis_streams::unix_socket;
 use crate::sys::task::spawn;
 use crate::sys::world::{self, Stream};
 

@@ -8,7 +8,7 @@ use redis::{ConnectionAddr, ConnectionInfo, RedisConnectionInfo};
 use crate::store::redis::client::connector::Server;
 use crate::store::redis::client::sentinel::Sentinels;
 use crate::store::redis::client::settings::{Settings, connection_info};
-use crate::sys::platform::UNIX_SOCKETS;
+use crate::sys::platform::redis_streams::UNIX_SOCKETS;
 use crate::value::error::LockError;
 use crate::value::url::{Url, decoded, duration, named, retention};
 
@@ -84,7 +84,7 @@ impl<'a> Options<'a> {
                 "db" | "user" | "pass" if url.scheme.ends_with("unix") => {
                     read.others.push(setting);
                 }
-                _ => return Err(url.has_no(setting)),
+                _ => return Err(url.refuse_unknown(setting)),
             }
         }
         Ok(read)

@@ -6,11 +6,10 @@
 --          of these numbers whose end was reported; id#u the time when the only job of its key was
 --          stored last, or 1 from earlier versions, set for such a job alone;
 --          id#l the time until which later jobs put it off, where they do; id#e its last error;
---          id#a the number of leases that may end without a report, before one more makes it a dead
---          letter
+--          id#a the number of leases that may end without a report, before one more makes it dead
 -- KEYS[2]  the waiting jobs: a sorted set of ids by due time
 -- KEYS[3]  the running jobs: a sorted set of ids by the end of their worker's lease
--- KEYS[4]  the dead letters: a sorted set of ids by the time when they were abandoned, each later
+-- KEYS[4]  the dead jobs: a sorted set of ids by the time when they were abandoned, each later
 --          than the one before
 -- KEYS[5]  the only jobs of a key: a hash of ids by the keys of their locks
 -- KEYS[6]  idle workers: a sorted set of "number|channel" by the time when they look again
@@ -131,8 +130,8 @@ local function wait(id, delay)
   end
 end
 
--- Makes a job a dead letter; only the latest dead letters are kept.
-local function make_dead_letter(id, error, most)
+-- Makes a job dead; only the latest dead jobs are kept.
+local function make_dead(id, error, most)
   redis.call('HSET', KEYS[1], id .. '#e', error)
   -- Two of one millisecond would be ordered by their ids, which are random.
   local last = tonumber(redis.call('ZRANGE', KEYS[4], -1, -1, 'WITHSCORES')[2])
@@ -143,7 +142,7 @@ local function make_dead_letter(id, error, most)
   end
 end
 
--- Removes a job from the waiting ones and from the dead letters.
+-- Removes a job from the waiting ones and from the dead jobs.
 local function leave(id)
   redis.call('ZREM', KEYS[2], id)
   redis.call('ZREM', KEYS[4], id)

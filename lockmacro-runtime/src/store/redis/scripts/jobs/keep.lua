@@ -8,7 +8,7 @@ local id = ARGV[1]
 if not is_taken(id, ARGV[2]) then
   return 0
 end
--- After too many leases without a report it became a dead letter.
+-- After too many leases without a report it is dead.
 leave(id)
 redis.call('ZADD', KEYS[3], number(now + ARGV[3]), id)
 touch()

@@ -1,8 +1,8 @@
 -- Retries jobs from the start, or removes them; only jobs that are not running.
 --
 -- ARGV[1]  "retry" or "remove"
--- ARGV[2]  the id of a job that waits or is a dead letter
--- ARGV[3]  a number of dead letters instead, the oldest first; 0 for the one job
+-- ARGV[2]  the id of a job that waits or is dead
+-- ARGV[3]  a number of dead jobs instead, the oldest first; 0 for the one job
 -- returns  the number of jobs
 local how, one, dead = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local ids = { one }

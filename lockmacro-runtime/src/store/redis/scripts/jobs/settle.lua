@@ -5,7 +5,7 @@
 -- ARGV[3]  "done"; "again" after a failure; "busy" or "back", which are no tries; or "dead"
 -- ARGV[4]  the milliseconds until it is due again
 -- ARGV[5]  its error
--- ARGV[6]  the most dead letters to keep
+-- ARGV[6]  the most dead jobs to keep
 -- returns  1, or 0 when the worker does not have it any more
 local id, nth, how = ARGV[1], ARGV[2], ARGV[3]
 if not is_taken(id, nth) then
@@ -15,7 +15,7 @@ if not is_taken(id, nth) then
   return is_settled and 1 or 0
 end
 if redis.call('ZREM', KEYS[3], id) == 0 then
-  -- After too many leases without a report it became a dead letter.
+  -- After too many leases without a report it is dead.
   leave(id)
 end
 redis.call('HSET', KEYS[1], id .. '#s', nth)
@@ -31,7 +31,7 @@ end
 if how == 'done' then
   forget(id)
 elseif how == 'dead' then
-  make_dead_letter(id, ARGV[5], ARGV[6])
+  make_dead(id, ARGV[5], ARGV[6])
 else
   wait(id, tonumber(ARGV[4]))
 end

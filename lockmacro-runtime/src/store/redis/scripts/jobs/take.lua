@@ -1,5 +1,5 @@
 -- Takes jobs that are due, for a worker, for the time of a lease. Jobs whose lease has ended go
--- back first, or become dead letters after too many such leases. Idempotent for a request: a
+-- back first, or are dead after too many such leases. Idempotent for a request: a
 -- repeated one returns the same jobs, those with an unchanged lease.
 --
 -- ARGV[1]  the most jobs
@@ -8,11 +8,11 @@
 -- ARGV[4]  the milliseconds after which it looks again by itself
 -- ARGV[5]  the id of the request
 -- ARGV[6]  the most bytes of arguments to return, the first job excepted
--- ARGV[7]  the most dead letters to keep
--- ARGV[8]  the error of a new dead letter, after the number of its runs
+-- ARGV[7]  the most dead jobs to keep
+-- ARGV[8]  the error of a new dead job, after the number of its runs
 -- returns  { the milliseconds after which to look again, at most the above; the number of waiting
 --          entries without arguments or with an id that is not UTF-8, which were removed; for each
---          new dead letter { its id; how often it was taken without a reported end }; for each job
+--          new dead job { its id; how often it was taken without a reported end }; for each job
 --          { its id, arguments, key, and how often it was tried, taken and busy } }
 local AT_ONCE = 100
 local OF_REQUEST = 10000
@@ -45,7 +45,7 @@ end
 local dead = {}
 
 -- Checked here and not by a worker: a job that is too large for every worker's network becomes a
--- dead letter, too.
+-- dead job, too.
 local function is_abandoned(id)
   local fields = { id .. '#a', id .. '#t', id .. '#s' }
   local attempts, taken, reported = unpack(redis.call('HMGET', KEYS[1], unpack(fields)))
@@ -53,7 +53,7 @@ local function is_abandoned(id)
   if unreported <= (tonumber(attempts) or ATTEMPTS) then
     return false
   end
-  make_dead_letter(id, number(unreported) .. ARGV[8], ARGV[7])
+  make_dead(id, number(unreported) .. ARGV[8], ARGV[7])
   if is_text(id) then
     dead[#dead + 1] = { id, number(unreported) }
   end

@@ -1,5 +1,6 @@
-//! Callers while their server is lost.
+//! Callers while their server is down.
 
+use std::error::Error as _;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
@@ -10,7 +11,7 @@ use lockmacro_tests::{Proxy, Server, eventually, on_a_plain_thread};
 
 use crate::{LONG_TTL, Locked, TEST_TIMEOUT, keeps_nothing, lock, ms, reason, works};
 
-/// How long one caller tries, and for how long a server answers nothing before it is lost.
+/// How long one caller tries, and for how long a server answers nothing before it is down.
 const PATIENT: Duration = Duration::from_secs(4);
 const ANSWER: Duration = Duration::from_secs(1);
 
@@ -24,8 +25,8 @@ async fn patient() -> (Server, LockManager) {
     (server, manager)
 }
 
-/// The first call finds that the server is lost.
-async fn loses(manager: &LockManager) {
+/// The first call finds that the server is down.
+async fn finds_it_down(manager: &LockManager) {
     let error = lock(manager).acquire().await.expect_err("no server");
     assert_eq!(error.retry_after(), None, "it has tried itself");
 }
@@ -40,7 +41,7 @@ async fn time_to_fail(manager: &LockManager, reason: UnavailableReason) -> Durat
     let mut took = Vec::new();
     for _ in 0..10 {
         let start = Instant::now();
-        let error = lock(manager).acquire().await.expect_err("lost");
+        let error = lock(manager).acquire().await.expect_err("down");
         took.push(start.elapsed());
         is_told_at_once(&error, reason);
     }
@@ -62,15 +63,18 @@ async fn is_back(manager: &LockManager) {
 }
 
 #[tokio::test]
-async fn callers_of_a_lost_server_fail_at_once_until_it_is_back() {
+async fn callers_of_a_server_that_is_down_fail_at_once_until_it_is_back() {
     let (mut server, manager) = patient().await;
     server.kill();
-    loses(&manager).await;
+    finds_it_down(&manager).await;
     fail_at_once(&manager, UnavailableReason::Refused).await;
     let of_thread = manager.clone();
     let start = Instant::now();
     let blocking = on_a_plain_thread(move || lock(&of_thread).acquire_blocking()).await;
-    is_told_at_once(&blocking.expect_err("lost"), UnavailableReason::Refused);
+    let error = blocking.expect_err("down");
+    is_told_at_once(&error, UnavailableReason::Refused);
+    let source = error.source().and_then(|source| source.downcast_ref::<redis::RedisError>());
+    assert!(source.is_some_and(redis::RedisError::is_connection_refusal), "{error:?}");
     assert!(start.elapsed() < ANSWER, "{:?}", start.elapsed());
     server.restart();
     is_back(&manager).await;
@@ -80,7 +84,7 @@ async fn callers_of_a_lost_server_fail_at_once_until_it_is_back() {
 async fn callers_of_a_stopped_server_fail_at_once_until_it_goes_on() {
     let (server, manager) = patient().await;
     server.pause();
-    loses(&manager).await;
+    finds_it_down(&manager).await;
     fail_at_once(&manager, UnavailableReason::Timeout).await;
     server.resume();
     is_back(&manager).await;
@@ -92,20 +96,20 @@ async fn callers_of_a_stopped_server_fail_at_once_until_it_goes_on() {
 async fn callers_of_several_keys_and_of_shared_ones_fail_at_once_as_well() {
     let (mut server, manager) = patient().await;
     server.kill();
-    loses(&manager).await;
+    finds_it_down(&manager).await;
     let start = Instant::now();
     let several = Lock::many(["a", "b"]).manager(&manager).acquire().await;
-    is_told_at_once(&several.expect_err("lost"), UnavailableReason::Refused);
+    is_told_at_once(&several.expect_err("down"), UnavailableReason::Refused);
     let shared = Lock::new("c").shared().manager(&manager).acquire().await;
-    is_told_at_once(&shared.expect_err("lost"), UnavailableReason::Refused);
+    is_told_at_once(&shared.expect_err("down"), UnavailableReason::Refused);
     let fenced = Lock::new("d").manager(&manager).acquire_fenced().await;
-    is_told_at_once(&fenced.expect_err("lost"), UnavailableReason::Refused);
+    is_told_at_once(&fenced.expect_err("down"), UnavailableReason::Refused);
     assert!(start.elapsed() < ANSWER, "{:?}", start.elapsed());
 }
 
 /// As docs/operation.md says.
 #[tokio::test]
-async fn callers_of_a_lost_server_far_away_wait_for_five_round_trips_at_most() {
+async fn callers_of_a_server_that_is_down_far_away_wait_for_five_round_trips_at_most() {
     let round_trip = ms(60);
     let server = Server::start();
     let proxy = Proxy::to(server.port());
@@ -116,7 +120,7 @@ async fn callers_of_a_lost_server_far_away_wait_for_five_round_trips_at_most() {
         works(&manager).await;
     }
     proxy.stall(true);
-    loses(&manager).await;
+    finds_it_down(&manager).await;
     let took = time_to_fail(&manager, UnavailableReason::Timeout).await;
     assert!(took > round_trip * 4 && took < ANSWER * 2 / 3, "{took:?}");
     proxy.delay(Duration::ZERO);
@@ -125,16 +129,16 @@ async fn callers_of_a_lost_server_far_away_wait_for_five_round_trips_at_most() {
 }
 
 #[tokio::test]
-async fn many_callers_of_a_lost_server_share_one_probe() {
+async fn many_callers_of_a_server_that_is_down_share_one_probe() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let manager = builder().connect(&proxy.url()).await.expect("there");
     proxy.stall(true);
-    loses(&manager).await;
+    finds_it_down(&manager).await;
     let (before, start) = (proxy.accepted(), Instant::now());
     let call = |nth: usize| Lock::new(format!("order:{nth}")).manager(&manager).acquire();
     for error in join_all((0..500).map(call)).await {
-        is_told_at_once(&error.expect_err("lost"), UnavailableReason::Timeout);
+        is_told_at_once(&error.expect_err("down"), UnavailableReason::Timeout);
     }
     assert!(start.elapsed() < PATIENT, "{:?}", start.elapsed());
     let opened = proxy.accepted() - before;
@@ -149,16 +153,16 @@ async fn many_callers_of_a_lost_server_share_one_probe() {
 }
 
 #[tokio::test]
-async fn a_caller_with_a_wait_goes_on_while_the_server_is_lost() {
+async fn a_caller_with_a_wait_goes_on_while_the_server_is_down() {
     let (mut server, manager) = patient().await;
     server.kill();
-    loses(&manager).await;
+    finds_it_down(&manager).await;
     let other = || Lock::new("other").ttl(LONG_TTL).manager(&manager);
     let waiting = tokio::spawn(other().wait(TEST_TIMEOUT).acquire());
     fail_at_once(&manager, UnavailableReason::Refused).await;
     // A caller that comes after the waiter does not wait for its answer.
     let start = Instant::now();
-    let error = other().acquire().await.expect_err("lost");
+    let error = other().acquire().await.expect_err("down");
     assert!(matches!(error, LockError::Unavailable { .. }), "{error}");
     assert!(start.elapsed() < ANSWER, "{:?}", start.elapsed());
     assert!(!waiting.is_finished(), "it waits");
@@ -168,12 +172,12 @@ async fn a_caller_with_a_wait_goes_on_while_the_server_is_lost() {
 }
 
 #[tokio::test]
-async fn a_release_goes_on_while_the_server_is_lost() {
+async fn a_release_goes_on_while_the_server_is_down() {
     let (server, manager) = patient().await;
     let other = Lock::new("other").ttl(LONG_TTL).manager(&manager);
     let guard = other.acquire().await.expect("free");
     server.pause();
-    loses(&manager).await;
+    finds_it_down(&manager).await;
     drop(guard);
     fail_at_once(&manager, UnavailableReason::Timeout).await;
     server.resume();
