@@ -115,3 +115,24 @@ async fn the_store_keeps_its_promises() {
     let open = || async { FileStore::open(&file).expect("opened") };
     lockmacro_runtime::testing::conformance::run(open).await;
 }
+
+#[cfg(test)]
+#[tokio::test]
+async fn a_query_whose_caller_is_gone_is_not_run() {
+    use std::task::{Context, Waker};
+
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = FileStore::open(&directory.path().join("locks.db")).expect("opened");
+    let ask = |token| AcquireRequest::new("report", token, Duration::from_secs(60));
+    {
+        let _busy = store.0.lock().expect("no panic");
+        let mut asked = Box::pin(store.acquire(ask("web-1/1")));
+        assert!(asked.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    }
+    // Until its thread is done.
+    while Arc::strong_count(&store.0) > 1 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let outcome = store.acquire(ask("web-2/1")).await.expect("an answer");
+    assert!(matches!(outcome, Outcome::Granted { .. }), "{outcome:?}");
+}
