@@ -14,29 +14,38 @@ fn lock(locks: &LockManager) -> Lock {
     Lock::new("order").ttl(TTL).renew().manager(locks)
 }
 
-/// A lock outlives what is done to the leader, and nobody else is granted it.
-async fn outlives(harm: impl FnOnce(&mut Etcd, usize), mend: impl FnOnce(&mut Etcd, usize)) {
-    let mut etcd = Etcd::cluster().await;
-    let [one, other] = [manager(&etcd).await, manager(&etcd).await];
-    let (guard, first) = fenced(&lock(&one)).await.expect("granted");
-    let waiter = tokio::spawn({
-        let lock = lock(&other).wait(LONG_TTL);
-        async move { fenced(&lock).await }
-    });
-    let leader = etcd.leader().await;
-    harm(&mut etcd, leader);
+async fn is_renewed(guard: &LockGuard) {
     for _ in 0..2 {
         let left = guard.remaining();
         let renewed = || std::future::ready(guard.remaining() > left);
         eventually("it is renewed", FAILOVER, renewed).await;
     }
     guard.check().expect("it was held all the time");
+}
+
+/// A lock outlives what is done to the leader, and its return when the lease that it knew is over.
+/// Nobody else is granted the lock.
+async fn outlives(harm: impl FnOnce(&mut Etcd, usize), mend: impl FnOnce(&mut Etcd, usize)) {
+    let mut etcd = Etcd::cluster().await;
+    let [one, other] = [manager(&etcd).await, manager(&etcd).await];
+    let (guard, first) = fenced(&lock(&one)).await.expect("granted");
+    let waiter = tokio::spawn({
+        let lock = lock(&other).wait(FAILOVER);
+        async move { fenced(&lock).await }
+    });
+    let leader = etcd.leader().await;
+    harm(&mut etcd, leader);
+    let since = Instant::now();
+    while since.elapsed() < TTL + SHORT_TTL {
+        is_renewed(&guard).await;
+    }
+    mend(&mut etcd, leader);
+    is_renewed(&guard).await;
     assert!(!waiter.is_finished(), "nobody else is granted it");
     guard.release().await.expect("released");
     let (guard, second) = waiter.await.expect("no panic").expect("granted");
     assert!(second > first, "{second:?} after {first:?}");
     guard.release().await.expect("released");
-    mend(&mut etcd, leader);
     etcd.keeps_nothing().await;
 }
 
@@ -140,11 +149,7 @@ async fn impatient_callers_leave_a_node_that_is_stopped() {
     let other = Lock::new("other").ttl(SHORT_TTL).manager(&locks);
     let works = || async { other.acquire().await.is_ok() };
     eventually("another node is asked", FAILOVER, works).await;
-    for _ in 0..2 {
-        let left = guard.remaining();
-        let renewed = || std::future::ready(guard.remaining() > left);
-        eventually("it is renewed", FAILOVER, renewed).await;
-    }
+    is_renewed(&guard).await;
     guard.release().await.expect("released");
     etcd.resume(first);
     etcd.keeps_nothing().await;

@@ -121,6 +121,7 @@ async fn a_compaction_of_what_is_watched_wakes_the_waiter() {
     etcd.keeps_nothing().await;
 }
 
+/// Each caller that wants a fence has to acquire the lock in etcd.
 #[tokio::test]
 async fn callers_of_one_process_pass_the_lock_on_without_etcd() {
     let etcd = Etcd::start().await;
