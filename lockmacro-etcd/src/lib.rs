@@ -13,7 +13,8 @@
 //! ```
 //!
 //! A majority of the nodes decides on each lock, so that no failover grants a lock twice, and a
-//! jump of a server's clock ends none. A ttl is a whole number of seconds, from two on.
+//! jump of a server's clock ends none. It needs etcd 3.4.31, 3.5.13, 3.6.0 or later: before, a leader
+//! that was stuck can end a lease that was renewed. A ttl is a whole number of seconds, from two on.
 #![forbid(unsafe_code)]
 
 mod api;

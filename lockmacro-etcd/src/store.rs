@@ -104,15 +104,7 @@ impl EtcdStore {
 
     /// Ends a lease that no key has. It ends by itself if that fails, so nobody waits for it.
     fn revoke(&self, on: &Arc<Connection>, lease: i64) {
-        let client = Arc::clone(&self.client);
-        let revoked = client.call(on, api::revoke(lease));
-        tokio::spawn(async move {
-            if revoked.await.is_err_and(|failure| failure.is_of_the_node())
-                && let Ok(another) = client.connection().await
-            {
-                let _ = client.call(&another, api::revoke(lease)).await;
-            }
-        });
+        drop(self.client.call(on, api::revoke(lease)));
     }
 
     /// Lets a key of the token end a ttl from now on, unless it ends later anyway. Returns how long

@@ -57,17 +57,11 @@ impl Answer {
         self.get(field).unwrap_or_default().0
     }
 
-    /// The field as a message, if it is there.
+    /// The field as a message, or the first of a repeated field, if it is there.
     pub(crate) fn get(&self, field: u64) -> Option<Answer> {
-        self.all(field).next()
-    }
-
-    /// All messages of a repeated field.
-    pub(crate) fn all(&self, field: u64) -> impl Iterator<Item = Answer> {
-        self.each(field).filter_map(|value| match value {
-            Value::Bytes(value) => Some(Answer(value)),
-            Value::Int(_) => None,
-        })
+        let message =
+            |value| if let Value::Bytes(value) = value { Some(Answer(value)) } else { None };
+        self.each(field).find_map(message)
     }
 
     fn each(&self, field: u64) -> impl Iterator<Item = Value> {

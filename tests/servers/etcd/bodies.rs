@@ -133,7 +133,6 @@ async fn no_bodies_overlap_while_leaders_fail_and_nothing_is_left() {
     eventually("no key is left", FAILOVER, released).await;
     // Each fault may cost every caller the answers to what it has asked meanwhile.
     let leases = etcd.left().1;
-    eprintln!("{leases} leases {:?}", began.elapsed());
     assert!(leases <= 3 * PROCESSES * CALLERS, "{leases} leases are left");
     for room in &*rooms {
         assert!(*room.last.lock().expect("no panic") > 0, "every lock was held");

@@ -14,13 +14,17 @@ fn lock(locks: &LockManager) -> Lock {
     Lock::new("order").ttl(TTL).renew().manager(locks)
 }
 
+/// Waits until a lock was renewed twice.
 async fn is_renewed(guard: &LockGuard) {
     for _ in 0..2 {
-        let left = guard.remaining();
-        let renewed = || std::future::ready(guard.remaining() > left);
-        eventually("it is renewed", FAILOVER, renewed).await;
+        let mut left = guard.remaining();
+        eventually("it is renewed", FAILOVER, || {
+            guard.check().expect("it is held all the time");
+            let before = std::mem::replace(&mut left, guard.remaining());
+            std::future::ready(left > before)
+        })
+        .await;
     }
-    guard.check().expect("it was held all the time");
 }
 
 /// A lock outlives what is done to the leader, and its return when the lease that it knew is over.
