@@ -1,6 +1,6 @@
 //! Answers that are lost, and requests that arrive late.
 
-use lockmacro_tests::times::{FAILOVER_TTL, LONG_TTL, TEST_TIMEOUT};
+use lockmacro_tests::times::LONG_TTL;
 use lockmacro_tests::{Fault, Proxy, eventually};
 
 use super::*;
@@ -45,30 +45,6 @@ async fn a_lost_answer_costs_neither_the_lock_nor_its_fence() {
 #[tokio::test]
 async fn a_connection_that_is_cut_costs_neither_the_lock_nor_its_fence() {
     survives(Fault::CutReply).await;
-}
-
-#[tokio::test]
-async fn a_lock_of_which_its_caller_never_heard_is_released() {
-    let etcd = Etcd::start().await;
-    let proxy = Proxy::to(etcd.port(0));
-    let locks = [etcd.endpoint(proxy.port())];
-    let locks = lockmacro_etcd::connect(locks, EtcdOptions::default()).await.expect("there");
-    let mut was_granted = false;
-    while !was_granted {
-        let other = Lock::new("other").manager(&locks);
-        other.acquire().await.expect("granted").release().await.expect("released");
-        // From here on there is the one connection.
-        proxy.refuse(true);
-        proxy.on_next_with("lockmacro/order", Fault::LoseReply);
-        let lock = Lock::new("order").ttl(FAILOVER_TTL).manager(&locks);
-        let error = lock.acquire().await.expect_err("no answer");
-        assert!(matches!(error, LockError::Unavailable { .. }), "{error:?}");
-        // Unless the key was faster than its lease, and would have been sent again.
-        was_granted = etcd.left().0 == 1;
-        proxy.refuse(false);
-        let released = || std::future::ready(etcd.left().0 == 0);
-        eventually("it is released", TEST_TIMEOUT, released).await;
-    }
 }
 
 #[tokio::test]
