@@ -150,8 +150,9 @@ pub enum LockError {
     /// stored.
     ///
     /// Of a Redlock, fewer nodes than a majority have answered. Where
-    /// [replicas](crate::guide::redis#replicated) count, too few of them may have acknowledged the lock in time: one to be acquired is released, and one to be extended is
-    /// held as long as before.
+    /// [replicas](crate::guide::redis#replicated) count, too few of them may have acknowledged the
+    /// lock in time: one to be acquired is released, and one to be extended is held as long as
+    /// before.
     #[error("the lock server is unavailable: {reason} ({detail}{})", after(", at ", server.as_deref()))]
     #[non_exhaustive]
     Unavailable {
