@@ -2,7 +2,7 @@
 
 use lockmacro_runtime::defer::NewJob;
 use lockmacro_runtime::{LockError, LockManager, UnavailableReason};
-use lockmacro_tests::times::LONG_TTL;
+use lockmacro_tests::times::{LONG_TTL, ms};
 use lockmacro_tests::{Postgres, eventually, within};
 
 use crate::{Locked, TIMEOUT, lock, manager, reason, refusal, shared, works};
@@ -37,7 +37,7 @@ async fn a_full_server_is_reported_every_time_and_a_manager_with_one_connection_
             Ok((client, connection)) => others.push((client, tokio::spawn(connection))),
             Err(_) => {
                 refusals += 1;
-                tokio::time::sleep(Duration::from_millis(100)).await;
+                tokio::time::sleep(ms(100)).await;
             }
         }
     }
