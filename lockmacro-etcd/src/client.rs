@@ -1,5 +1,6 @@
 //! The nodes of a cluster. One of them is asked, until it does not answer: then the next one is.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -11,12 +12,11 @@ use tokio::time::timeout;
 use crate::api::{self, Request};
 use crate::error::CallError;
 use crate::grpc::Connection;
-use crate::options::EtcdOptions;
+use crate::options::{EtcdOptions, shown};
 #[cfg(feature = "tls")]
 use crate::tls;
 use crate::wire::Answer;
 
-#[derive(Debug)]
 pub(crate) struct Client {
     /// `http://host:port` or `https://host:port`.
     endpoints: Arc<[String]>,
@@ -42,6 +42,12 @@ struct Current {
     is_closed: bool,
 }
 
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name())
+    }
+}
+
 impl Client {
     /// Not connected yet.
     pub(crate) fn new(endpoints: Arc<[String]>, options: EtcdOptions) -> Self {
@@ -59,7 +65,8 @@ impl Client {
     }
 
     pub(crate) fn name(&self) -> String {
-        format!("etcd at {}", self.endpoints.join(", "))
+        let shown: Vec<_> = self.endpoints.iter().map(|endpoint| shown(endpoint)).collect();
+        format!("etcd at {}", shown.join(", "))
     }
 
     /// How long one request may take.
@@ -108,7 +115,7 @@ impl Client {
                 Ok(Err(error)) => error,
                 Err(_) => CallError::not_sent("no answer"),
             };
-            failure = failure.at(endpoint);
+            failure = failure.at(shown(endpoint));
             self.current().endpoint = (nth + 1) % self.endpoints.len();
         }
         self.current().failed = Some((Instant::now(), failure.clone()));

@@ -88,6 +88,12 @@ impl EtcdOptions {
 
     /// Says what is wrong with the options or the endpoints.
     pub(crate) fn check(&self, endpoints: &[String]) -> Result<(), StoreError> {
+        // It may have a password in it, so no text shows it.
+        if endpoints.iter().any(|endpoint| endpoint.contains('@')) {
+            let text = "an endpoint has no login: write http://host:port, and give the login to \
+                        `EtcdOptions::user`";
+            return Err(StoreError::unusable(text));
+        }
         let is_wrong = |endpoint: &&String| {
             let address = match endpoint.split_once("://") {
                 Some(("http", address)) => address,
@@ -106,6 +112,11 @@ impl EtcdOptions {
         }
         Ok(())
     }
+}
+
+/// An endpoint as errors and logs show it: without a login, which does not belong there.
+pub(crate) fn shown(endpoint: &str) -> &str {
+    endpoint.rsplit_once('@').map_or(endpoint, |(_, address)| address)
 }
 
 impl fmt::Debug for EtcdOptions {

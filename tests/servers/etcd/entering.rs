@@ -75,6 +75,12 @@ async fn what_is_no_endpoint_is_said_at_once() {
         let error = error.map(drop).expect_err("no endpoint").to_string();
         assert!(error.contains(wrong) && error.contains("http://host:port"), "{error}");
     }
+    for wrong in ["http://shop:hunter2@etcd-1:2379", "https://shop:hunter2@etcd-1", "hunter2@x"] {
+        let error = lockmacro_etcd::connect([wrong], EtcdOptions::default()).await;
+        let error = error.map(drop).expect_err("no endpoint");
+        assert!(error.to_string().contains("`EtcdOptions::user`"), "{error}");
+        assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
+    }
     let none = lockmacro_etcd::connect([""; 0], EtcdOptions::default()).await;
     none.map(drop).expect_err("no endpoint");
 }
