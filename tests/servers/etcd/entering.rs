@@ -1,7 +1,7 @@
 //! Connecting: logins, rights, encryption, and addresses that are wrong.
 
 use lockmacro_tests::Certificates;
-use lockmacro_tests::times::FAILOVER_TTL;
+use lockmacro_tests::times::{FAILOVER_TTL, LONG_TTL};
 
 use super::*;
 
@@ -15,7 +15,8 @@ async fn a_user_of_one_prefix_has_locks_there_and_nowhere_else() {
     etcd.wants_logins("root");
     let connect =
         async |options: EtcdOptions| lockmacro_etcd::connect(etcd.endpoints(), options).await;
-    let app = EtcdOptions::default().user("app", "secret");
+    // A request that a busy machine answers late would leave its lease.
+    let app = EtcdOptions::default().user("app", "secret").timeout(LONG_TTL);
     let locks = connect(app.clone().prefix("billing/")).await.expect("it may");
     let lock = Lock::new("order").manager(&locks);
     lock.clone().acquire().await.expect("granted").release().await.expect("released");
