@@ -9,8 +9,6 @@ use std::time::Duration;
 use futures_util::future::select;
 use tokio::time::{sleep_until, timeout};
 
-#[cfg(feature = "defer")]
-use crate::jobs::job_queue::{JobQueue, NoQueue};
 use crate::protocol::answer::{Answer, Failed, Grant, Queueing, Released, StoreFuture};
 use crate::protocol::lease::{late, too_slow};
 use crate::protocol::request::Request;
@@ -420,16 +418,6 @@ impl Backend for Adapter {
 
     fn has_queue(&self) -> bool {
         false
-    }
-
-    #[cfg(feature = "defer")]
-    fn job_queue(self: Arc<Self>, _: usize) -> Arc<dyn JobQueue> {
-        Arc::new(NoQueue::of(&self.about.name))
-    }
-
-    #[cfg(feature = "inspect")]
-    fn uninspectable(&self) -> LockError {
-        self.refusal("inspect", "lists no locks: ask the store itself")
     }
 
     fn address(&self, _: &Request) -> Option<Box<str>> {

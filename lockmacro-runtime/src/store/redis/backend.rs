@@ -3,25 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-#[cfg(feature = "defer")]
-use super::jobs::RedisJobs;
 use super::store::Redis;
-#[cfg(feature = "defer")]
-use crate::jobs::job_queue::JobQueue;
 use crate::protocol::answer::{Answer, Failed, Released, StoreFuture};
 use crate::protocol::request::Request;
 use crate::store::backend::{Backend, RenewKind, Wait};
 #[cfg(feature = "reuse")]
 use crate::store::backend::{KeptText, ValueOf};
-#[cfg(feature = "inspect")]
-use crate::store::inspection::Inspection;
 use crate::store::remote;
 use crate::store::remote::budget::CALLS_PER_TIMEOUT;
 use crate::store::subscriptions::AbandonedToken;
 use crate::value::companion::slot;
 use crate::value::error::LockError;
-#[cfg(feature = "inspect")]
-use crate::value::inspection::InspectedServer;
 use crate::value::key::LockKey;
 
 impl Backend for Redis {
@@ -92,21 +84,6 @@ impl Backend for Redis {
 
     fn is_replicated(&self) -> bool {
         self.replicated.is_some()
-    }
-
-    #[cfg(feature = "defer")]
-    fn job_queue(self: Arc<Self>, max_size: usize) -> Arc<dyn JobQueue> {
-        Arc::new(RedisJobs::new(&self, max_size))
-    }
-
-    #[cfg(feature = "inspect")]
-    fn inspection(&self) -> Option<&dyn Inspection> {
-        Some(self)
-    }
-
-    #[cfg(feature = "inspect")]
-    fn servers<'a>(&'a self, key: Option<&'a LockKey>) -> StoreFuture<'a, Vec<InspectedServer>> {
-        Box::pin(self.facts(key, true))
     }
 
     fn address(&self, request: &Request) -> Option<Box<str>> {
