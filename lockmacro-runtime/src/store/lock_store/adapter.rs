@@ -13,8 +13,6 @@ use crate::protocol::answer::{Answer, Failed, Grant, Queueing, Released, StoreFu
 use crate::protocol::lease::{late, too_slow};
 use crate::protocol::request::Request;
 use crate::store::backend::{Backend, RenewKind, Wait};
-#[cfg(feature = "reuse")]
-use crate::store::backend::{KeptText, ValueOf};
 use crate::store::lock_store::contract::LockStore;
 use crate::store::lock_store::erased::ErasedStore;
 use crate::store::lock_store::error::{StoreError, StoreErrorKind};
@@ -404,12 +402,6 @@ impl Backend for Adapter {
         _: RenewKind,
     ) -> StoreFuture<'a, Result<bool, LockError>> {
         Box::pin(self.renew_one(request, ttl))
-    }
-
-    #[cfg(feature = "reuse")]
-    fn kept<'a>(&'a self, _: ValueOf<'a>) -> StoreFuture<'a, Result<Option<KeptText>, LockError>> {
-        let detail = "keeps no values: use one Redis server, a cluster or PostgreSQL";
-        Box::pin(async { Err(self.refusal("reuse", detail)) })
     }
 
     fn at_once(&self, _: &[LockKey]) -> usize {

@@ -2,8 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-#[cfg(feature = "reuse")]
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tokio_postgres::Row;
@@ -18,6 +16,7 @@ use super::schema::{VERSION, install, state};
 use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
 use crate::protocol::lease::{late, too_slow};
 use crate::protocol::request::Request;
+use crate::reuse::Values;
 use crate::store::remote::budget::{Budget, Retry};
 use crate::store::remote::error::{RemoteError, Transient};
 use crate::store::remote::reply::Reply;
@@ -43,9 +42,8 @@ pub(crate) struct Postgres {
     pub(super) renewals: Renewals,
     /// The waiters whose places are kept together: the key and the token of each.
     pub(super) stays: Arc<Batch<(String, String), bool>>,
-    /// Whether a task removes values whose time is over.
-    #[cfg(feature = "reuse")]
-    pub(super) forgets: Arc<AtomicBool>,
+    /// What is held for values.
+    pub(crate) values: Values,
     /// When unused rows are removed next, and from which key on.
     tidy: Arc<Mutex<(Instant, String)>>,
     /// Whether callers without a wait fail at once while their server is down.
@@ -65,8 +63,7 @@ impl Postgres {
             timeout,
             renewals,
             stays: Batch::new(Duration::ZERO, timeout, 1, Unwanted::IsDropped),
-            #[cfg(feature = "reuse")]
-            forgets: Arc::default(),
+            values: Values::default(),
             tidy,
             fails_fast: false,
         }
@@ -79,8 +76,7 @@ impl Postgres {
             pool: self.pool.apart(),
             renewals,
             stays: Batch::new(Duration::ZERO, self.timeout, 1, Unwanted::IsDropped),
-            #[cfg(feature = "reuse")]
-            forgets: Arc::clone(&self.forgets),
+            values: self.values.clone(),
             tidy: Arc::clone(&self.tidy),
             ..*self
         }
