@@ -79,7 +79,7 @@ impl Backend for Postgres {
     }
 
     fn fence_check(&self, key: &LockKey, fence: Fence) -> Option<FenceCheck> {
-        let sql = format!("SELECT {}.check_fence($1, $2)", self.pool.servers.schema);
+        let sql = format!("CALL {}.check_fence($1, $2)", self.pool.servers.schema);
         Some(FenceCheck { sql, key: stored(key).into_owned(), fence })
     }
 
