@@ -181,8 +181,7 @@ impl Node {
         Ok(rights)
     }
 
-    /// Whether the server says so. Every user may ask by HELLO; a server that does not know it is
-    /// left to the first lock.
+    /// Whether the server says so. Every user may ask by HELLO.
     async fn is_replica(&self, budget: Budget) -> bool {
         let hello = self.call(cmd("HELLO"), budget).await;
         let facts: Result<HashMap<String, Value>, _> = hello.and_then(parsed);
