@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use crate::protocol::answer::{Answer, Failed, Grant, Queueing, StoreFuture};
+use crate::protocol::answer::{Answer, Contention, Failed, Grant, Queueing, StoreFuture};
 use crate::protocol::lease::late;
 use crate::protocol::request::Request;
 use crate::store::backend::{RenewKind, Wait};
@@ -117,8 +117,9 @@ impl<'a> OneByOne<'a> {
             if last && is_over(self.end.map(|end| end + store.backend.answer_time())) {
                 let earlier = self.release_held().await.and(self.earlier);
                 let nth = self.held;
-                let holder = Box::default();
-                return Ok(Answer::Contended { nth, holder, queue: Queueing::Left(0), earlier });
+                let queue = Queueing::Behind(0);
+                let contention = Contention { nth, queue, earlier, ..Contention::default() };
+                return Ok(Answer::Contended(contention));
             }
             let most = contended.map_or(usize::MAX, |contended: usize| contended - self.held);
             let count = store.backend.at_once(rest).min(most).max(1);
@@ -152,19 +153,19 @@ impl<'a> OneByOne<'a> {
                     contended = contended.filter(|contended| *contended >= self.held);
                 }
                 // The keys before the contended one are acquired first, then it is waited for.
-                Ok(Answer::Contended { nth, holder, queue: Queueing::Outside, earlier })
-                    if self.until.is_some() && !last =>
+                Ok(Answer::Contended(found))
+                    if found.queue == Queueing::Outside && self.until.is_some() && !last =>
                 {
-                    request.note_holder(&holder);
-                    self.earlier = self.earlier.and(earlier);
-                    contended = Some(self.held + nth);
+                    request.note_holder(&found.holder);
+                    self.earlier = self.earlier.and(found.earlier);
+                    contended = Some(self.held + found.nth);
                 }
-                Ok(Answer::Contended { nth, holder, queue, earlier }) => {
-                    let earlier = self.release_held().await.and(self.earlier).and(earlier);
-                    let nth = self.held + nth;
+                Ok(Answer::Contended(found)) => {
+                    let earlier = self.release_held().await.and(self.earlier).and(found.earlier);
+                    let nth = self.held + found.nth;
                     // The last request did not wait in a queue.
-                    let queue = if last { Queueing::Left(0) } else { queue };
-                    return Ok(Answer::Contended { nth, holder, queue, earlier });
+                    let queue = if last { Queueing::Behind(0) } else { found.queue };
+                    return Ok(Answer::Contended(Contention { nth, queue, earlier, ..found }));
                 }
                 Ok(stale @ Answer::Stale(_)) => return Ok(stale),
                 // The server does not take these keys together, and so wrote nothing. The next
@@ -264,10 +265,10 @@ impl<'a> OneByOne<'a> {
         let Some(error) = loss else {
             // The present holder is not known.
             let nth = self.held.min(self.request.keys().len() - 1);
-            let holder = Box::default();
-            let queue = Queueing::Left(0);
+            let queue = Queueing::Behind(0);
             let earlier = Applied::Unknown;
-            return self.start_over(Ok(Answer::Contended { nth, holder, queue, earlier }));
+            let contention = Contention { nth, queue, earlier, ..Contention::default() };
+            return self.start_over(Ok(Answer::Contended(contention)));
         };
         let transient = error.is_transient();
         let failed = Err(Failed { error, applied: Applied::Unknown });

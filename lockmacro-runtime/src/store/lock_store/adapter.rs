@@ -11,7 +11,7 @@ use tokio::time::{sleep_until, timeout};
 
 #[cfg(feature = "defer")]
 use crate::jobs::job_queue::{JobQueue, NoQueue};
-use crate::protocol::answer::{Answer, Failed, Grant, Queueing, Released, StoreFuture};
+use crate::protocol::answer::{Answer, Contention, Failed, Queueing, Released, StoreFuture};
 use crate::protocol::lease::{late, too_slow};
 use crate::protocol::request::Request;
 use crate::store::backend::{Backend, RenewKind, Wait};
@@ -26,7 +26,6 @@ use crate::store::lock_store::rests::Rests;
 use crate::store::remote::budget::{Budget, CALLS_PER_TIMEOUT, Retry};
 use crate::store::remote::error::{RemoteError, Transient};
 use crate::store::remote::health::{Health, Monitor};
-use crate::store::remote::reply::Reply;
 use crate::store::shutdown::Shutdown;
 use crate::sys::backoff::Backoff;
 use crate::sys::time::{Instant, Moment};
@@ -124,22 +123,16 @@ impl Adapter {
         let mut retry = Retry::new(budget);
         let reply = retry.repeat(|budget, _| self.ask_once(request, budget)).await;
         let earlier = retry.earlier;
-        match reply {
-            Ok(Reply::Granted(grant)) => Ok(Answer::Granted(Grant { earlier, ..grant })),
-            Ok(Reply::Contended { holder, .. }) => {
-                let queue = Queueing::Outside;
-                Ok(Answer::Contended { nth: 0, holder, queue, earlier })
+        let reply = reply.map_err(|error| {
+            let mut error = error.into_error(&request.key);
+            if let LockError::Unavailable { retry_after, .. } = &mut error
+                && is_down
+            {
+                *retry_after = Some(Duration::from_secs(1));
             }
-            Err(error) => {
-                let mut error = error.into_error(&request.key);
-                if let LockError::Unavailable { retry_after, .. } = &mut error
-                    && is_down
-                {
-                    *retry_after = Some(Duration::from_secs(1));
-                }
-                Err(Failed { error, applied: earlier })
-            }
-        }
+            Failed { error, applied: earlier }
+        })?;
+        Ok(reply.after(earlier))
     }
 
     /// Asks again and again, for at most `wait` and no longer than until the manager shuts down.
@@ -164,25 +157,22 @@ impl Adapter {
             // In a box, as it is large, and a waiter waits most of the time.
             let asked = Box::pin(self.ask_until(request, until, &mut earlier));
             let reply = shutdown.unless(asked).await?;
-            let has_others = matches!(reply, Reply::Contended { .. });
+            let has_others = matches!(reply, Answer::Contended(_));
             if has_others || rest.take().is_some() {
                 self.about.rests.found(key, has_others, Instant::now());
             }
-            let holder = match reply {
-                Reply::Granted(grant) => return Ok(Answer::Granted(Grant { earlier, ..grant })),
-                Reply::Contended { holder, .. } => holder,
-            };
+            let Answer::Contended(contention) = reply else { return Ok(reply.after(earlier)) };
             // Nothing is in flight now, and another token has the key.
             request.set_applied(earlier);
             if is_over {
-                let queue = Queueing::Left(0);
-                return Ok(Answer::Contended { nth: 0, holder, queue, earlier });
+                let queue = Queueing::Behind(0);
+                return Ok(Answer::Contended(Contention { queue, earlier, ..contention }));
             }
-            request.contended(&holder, 0);
+            request.contended(&contention.holder, 0);
             // A lease that should be over may take the store a while to end.
-            let left = holder.free_within.filter(|left| !left.is_zero());
+            let left = contention.holder.free_within.filter(|left| !left.is_zero());
             let end_of_lease = left.map_or(longest, |left| left + AFTER_HINT);
-            drop(holder);
+            drop(contention);
             let now = Instant::now();
             let pause = pauses.next_within(longest).min(longest).min(end_of_lease);
             let next = until.min(now + pause.max(AFTER_HINT));
@@ -197,7 +187,7 @@ impl Adapter {
         request: &Request,
         until: Instant,
         earlier: &mut Applied,
-    ) -> Result<Reply, Failed> {
+    ) -> Result<Answer, Failed> {
         let mut retry = Retry::new(Budget::until(until, self.timeout));
         let ask = |budget, _| async move {
             let answered = self.ask_once(request, budget).await;
@@ -213,7 +203,7 @@ impl Adapter {
     }
 
     /// Asks for one key, once.
-    async fn ask_once(&self, request: &Request, budget: Budget) -> Result<Reply, RemoteError> {
+    async fn ask_once(&self, request: &Request, budget: Budget) -> Result<Answer, RemoteError> {
         // Read once: a waiter that needs a fence may join meanwhile.
         let is_fenced = request.is_fenced();
         let ttl = self.about.limits.usable(request.ttl);
@@ -238,11 +228,11 @@ impl Adapter {
                     request.renewed_until(Moment::now().after(given));
                 }
                 let fences = is_fenced.then(|| self.fence(fence)).transpose()?;
-                Ok(Reply::granted(request, sent, fences.into_iter().collect()))
+                Ok(Answer::granted(request, sent, fences.into_iter().collect()))
             }
             Outcome::Held { by, left } => {
                 let holder = Box::new(Holder::of(by.unwrap_or_default().as_bytes(), left));
-                Ok(Reply::Contended { nth: 0, holder, value: 0, queued: None })
+                Ok(Answer::Contended(Contention { holder, ..Contention::default() }))
             }
         }
     }

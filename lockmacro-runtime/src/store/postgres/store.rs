@@ -19,12 +19,11 @@ use super::client::values::{column, millis, stored, values};
 #[cfg(feature = "inspect")]
 use super::schema::present;
 use super::schema::{VERSION, install, state};
-use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
+use crate::protocol::answer::{Answer, Contention, Failed, Queueing};
 use crate::protocol::lease::{late, too_slow};
 use crate::protocol::request::Request;
 use crate::store::remote::budget::{Budget, Retry};
 use crate::store::remote::error::{RemoteError, Transient};
-use crate::store::remote::reply::Reply;
 use crate::store::remote::wait::SentRequest;
 use crate::store::subscriptions::Subscription;
 use crate::sys::random;
@@ -218,13 +217,7 @@ impl Postgres {
             }
             Failed { error, applied: retry.earlier }
         })?;
-        let earlier = retry.earlier;
-        Ok(match reply {
-            Reply::Granted(grant) => Answer::Granted(Grant { earlier, ..grant }),
-            Reply::Contended { nth, holder, .. } => {
-                Answer::Contended { nth, holder, queue: Queueing::Outside, earlier }
-            }
-        })
+        Ok(reply.after(retry.earlier))
     }
 
     /// Asks once, from the queue if the caller is a waiter.
@@ -233,7 +226,7 @@ impl Postgres {
         request: &Request,
         subscription: Option<&Subscription>,
         budget: Budget,
-    ) -> Result<(Reply, SentRequest), RemoteError> {
+    ) -> Result<(Answer, SentRequest), RemoteError> {
         let keys: Vec<_> = request.keys().iter().map(stored).collect();
         let holders: Vec<_> =
             request.keys().iter().map(|key| key.mode().limit().cast_signed()).collect();
@@ -263,9 +256,9 @@ impl Postgres {
     }
 
     /// Refuses a grant that arrived after its lease had ended.
-    fn in_time(&self, reply: Reply) -> Result<Reply, RemoteError> {
+    fn in_time(&self, reply: Answer) -> Result<Answer, RemoteError> {
         match reply {
-            Reply::Granted(grant) if late(grant.sent, grant.ttl, Moment::now()) => {
+            Answer::Granted(grant) if late(grant.sent, grant.ttl, Moment::now()) => {
                 let reason = UnavailableReason::TooSlow;
                 let detail = too_slow(grant.ttl);
                 let error =
@@ -315,20 +308,23 @@ pub(super) fn failed(error: RemoteError) -> LockError {
 }
 
 /// Reads the reply to a request that was sent at `sent`.
-fn answer(request: &Request, sent: Moment, row: &Row, waits: bool) -> Result<Reply, RemoteError> {
+fn answer(request: &Request, sent: Moment, row: &Row, waits: bool) -> Result<Answer, RemoteError> {
     if let Some(nth) = column::<Option<i32>>(row, 0)? {
         let holder: Option<&str> = column(row, 1)?;
         let left: i64 = column(row, 2)?;
         let rank: Option<i32> = column(row, 3)?;
         let at: i64 = column(row, 4)?;
-        let queued = waits.then(|| (rank.and_then(|rank| u32::try_from(rank).ok()), at as u64));
+        let rank = rank.and_then(|rank| u32::try_from(rank).ok());
+        let place = rank.map_or(Queueing::Full, Queueing::Behind);
+        let queue = if waits { place } else { Queueing::Outside };
         let nth = usize::try_from(nth).unwrap_or_default();
-        return Ok(Reply::contended(nth, holder.unwrap_or_default().as_bytes(), left, queued));
+        let contention = Contention::of(nth, holder.unwrap_or_default().as_bytes(), left);
+        return Ok(Answer::Contended(Contention { queue, at: at.cast_unsigned(), ..contention }));
     }
     let fences: Vec<&str> = column(row, 5)?;
     let fences = fences.into_iter().filter(|block| !block.is_empty());
     let fences: Result<Vec<FenceBlock>, ()> = fences.map(str::parse).collect();
-    Ok(Reply::granted(request, sent, fences.map_err(|()| unexpected("a fence"))?))
+    Ok(Answer::granted(request, sent, fences.map_err(|()| unexpected("a fence"))?))
 }
 
 impl fmt::Debug for Postgres {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 
-use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
+use crate::protocol::answer::{Answer, Contention, Failed};
 use crate::protocol::lease::{late, too_slow};
 use crate::protocol::request::Request;
 use crate::store::backend::Backend;
@@ -23,7 +23,6 @@ use crate::store::redis::topology::route::Topology;
 use crate::store::remote::budget::{Budget, Retry};
 use crate::store::remote::error::{RemoteError, Transient};
 use crate::store::remote::health::Monitor;
-use crate::store::remote::reply::Reply;
 use crate::sys::time::{Instant, Moment};
 use crate::value::applied::Applied;
 use crate::value::companion::slot;
@@ -129,9 +128,9 @@ impl Redis {
     }
 
     /// Refuses a grant that arrived after its lease had ended.
-    pub(super) fn in_time(&self, request: &Request, reply: Reply) -> Result<Reply, RemoteError> {
+    pub(super) fn in_time(&self, request: &Request, reply: Answer) -> Result<Answer, RemoteError> {
         match reply {
-            Reply::Granted(grant) if late(grant.sent, grant.ttl, Moment::now()) => {
+            Answer::Granted(grant) if late(grant.sent, grant.ttl, Moment::now()) => {
                 let detail = too_slow(grant.ttl);
                 let transient =
                     Transient::new(UnavailableReason::TooSlow, detail, Applied::Unknown);
@@ -170,11 +169,8 @@ impl Redis {
             })?;
             let earlier = retry.earlier;
             match reply {
-                Reply::Granted(grant) => {
-                    return Ok(Answer::Granted(Grant { earlier, ..grant }));
-                }
-                reply
-                    if reply.is_held_by_nobody()
+                Answer::Contended(contention)
+                    if contention.is_of_nobody()
                         && passes > 0
                         && Instant::now() < retry.budget.until =>
                 {
@@ -182,10 +178,7 @@ impl Redis {
                     // them.
                     passes -= 1;
                 }
-                Reply::Contended { nth, holder, .. } => {
-                    let queue = Queueing::Outside;
-                    return Ok(Answer::Contended { nth, holder, queue, earlier });
-                }
+                reply => return Ok(reply.after(earlier)),
             }
         }
     }
@@ -198,7 +191,7 @@ impl Redis {
         request: &Request,
         first: bool,
         budget: Budget,
-    ) -> Result<Reply, RemoteError> {
+    ) -> Result<Answer, RemoteError> {
         let every_key = self.may_use_every_key(budget).await?;
         let is_exclusive = request.key.mode().is_exclusive();
         let is_single = request.several().is_empty();
@@ -238,7 +231,7 @@ impl Redis {
     }
 
     /// Asks by a plain SET; `None` when the lock is contended and the script has to say how.
-    async fn set(&self, request: &Request, budget: Budget) -> Result<Option<Reply>, RemoteError> {
+    async fn set(&self, request: &Request, budget: Budget) -> Result<Option<Answer>, RemoteError> {
         let key = request.key.as_str();
         let token = request.token.expose();
         let send = |node: Node| {
@@ -248,13 +241,11 @@ impl Redis {
         };
         let sent = Moment::now();
         match self.nodes.route(|| slot(key), budget, send).await? {
-            Value::Okay => Ok(Some(Reply::granted(request, sent, Vec::new()))),
+            Value::Okay => Ok(Some(Answer::granted(request, sent, Vec::new()))),
             // The caller waits anyway, and learns of the holder by the request that joins the
             // queue.
             Value::Nil if request.only_if_free => {
-                let holder = Box::default();
-                let queued = None;
-                Ok(Some(Reply::Contended { nth: 0, holder, value: 0, queued }))
+                Ok(Some(Answer::Contended(Contention::default())))
             }
             Value::Nil => Ok(None),
             other => Err(unexpected(&other)),
@@ -268,14 +259,14 @@ impl Redis {
         &self,
         request: &Request,
         budget: Budget,
-    ) -> Result<Option<Reply>, RemoteError> {
+    ) -> Result<Option<Answer>, RemoteError> {
         let ttl = request.ttl.as_millis().to_string();
         let limit = request.key.mode().limit();
         let args = [request.token.expose(), &ttl, &limit.to_string()];
         let sent = Moment::now();
         let reply = self.eval(ACQUIRE_SHARED.with(request.keys(), &args), budget).await?;
         let is_granted: bool = parsed(reply)?;
-        Ok(is_granted.then(|| Reply::granted(request, sent, Vec::new())))
+        Ok(is_granted.then(|| Answer::granted(request, sent, Vec::new())))
     }
 
     /// Whether the keys of one script call have to be in one slot.

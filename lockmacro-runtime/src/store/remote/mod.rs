@@ -17,7 +17,6 @@ pub(crate) mod clock_facts;
 pub(crate) mod error;
 pub(crate) mod health;
 pub(crate) mod push;
-pub(crate) mod reply;
 pub(crate) mod singleflight;
 #[cfg(any(feature = "postgres-tls", feature = "tls"))]
 pub(crate) mod tls;

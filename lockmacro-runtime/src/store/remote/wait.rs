@@ -10,11 +10,10 @@ use std::time::Duration;
 
 use tokio::time::timeout_at;
 
-use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
+use crate::protocol::answer::{Answer, Contention, Failed, Grant, Queueing};
 use crate::protocol::request::Request;
 use crate::store::remote::budget::{Budget, Retry};
 use crate::store::remote::error::RemoteError;
-use crate::store::remote::reply::Reply;
 use crate::store::shutdown::Shutdown;
 use crate::store::subscriptions::{HandOff, Signal, Subscription, Subscriptions};
 use crate::store::tick::{Foreign, tick};
@@ -49,7 +48,7 @@ pub(crate) trait KeyQueues: Send + Sync + 'static {
     fn ask_first(
         &self,
         _: &Request,
-    ) -> impl Future<Output = Result<Option<Reply>, RemoteError>> + Send {
+    ) -> impl Future<Output = Result<Option<Answer>, RemoteError>> + Send {
         ready(Ok(None))
     }
 
@@ -59,7 +58,7 @@ pub(crate) trait KeyQueues: Send + Sync + 'static {
         request: &Request,
         subscription: &Subscription,
         budget: Budget,
-    ) -> impl Future<Output = Result<(Reply, SentRequest), RemoteError>> + Send;
+    ) -> impl Future<Output = Result<(Answer, SentRequest), RemoteError>> + Send;
 }
 
 /// Waits for at most `wait`, and no longer than until the manager shuts down.
@@ -78,7 +77,7 @@ pub(crate) fn wait<Q: KeyQueues>(
         if !request.key.mode().is_exclusive() {
             let first = Box::pin(async { Ok(queue.ask_first(&request).await) });
             match shutdown.unless(first).await? {
-                Ok(Some(Reply::Granted(grant))) => return Ok(Answer::Granted(grant)),
+                Ok(Some(answer @ Answer::Granted(_))) => return Ok(answer),
                 Ok(_) => {}
                 // The next request has the same fault, or finds what became of this one.
                 Err(_) => earlier = Applied::Unknown,
@@ -160,29 +159,22 @@ async fn ask_once<Q: KeyQueues>(
     let earlier = *earlier;
     // A waiter that is dropped with nothing in flight leaves the queue by one release.
     request.set_applied(earlier.and(Applied::Yes));
-    let (holder, queued) = match reply {
-        Reply::Granted(grant) => {
-            let grant = Grant { earlier, ..grant };
-            return Ok(ControlFlow::Break(Answer::Granted(grant)));
+    let (holder, rank, server) = match &reply {
+        Answer::Contended(Contention { holder, queue: Queueing::Behind(rank), at, .. })
+            if !over =>
+        {
+            (holder, *rank, *at)
         }
-        Reply::Contended { holder, queued, .. } => (holder, queued),
+        _ => return Ok(ControlFlow::Break(reply.after(earlier))),
     };
-    let queue = match queued {
-        Some((Some(rank), server)) if !over => {
-            request.contended(&holder, rank);
-            let SentRequest { sent, connection, received } = sent_request;
-            let sample = Sample { sent, connection, server };
-            let soon =
-                foreign.tick(rank, holder.owner.is_none(), Moment::now(), random::fraction());
-            let tick = tick(rank, holder.free_within, received, random::fraction());
-            let pause = Instant::now() + soon.map_or(tick, |soon| soon.min(tick));
-            let queued = QueuePlace { rank, sample, pause: until.min(pause) };
-            return Ok(ControlFlow::Continue(Box::new(queued)));
-        }
-        Some((Some(rank), _)) => Queueing::Left(rank),
-        _ => Queueing::Full,
-    };
-    Ok(ControlFlow::Break(Answer::Contended { nth: 0, holder, queue, earlier }))
+    request.contended(holder, rank);
+    let SentRequest { sent, connection, received } = sent_request;
+    let sample = Sample { sent, connection, server };
+    let soon = foreign.tick(rank, holder.owner.is_none(), Moment::now(), random::fraction());
+    let tick = tick(rank, holder.free_within, received, random::fraction());
+    let pause = Instant::now() + soon.map_or(tick, |soon| soon.min(tick));
+    let queued = QueuePlace { rank, sample, pause: until.min(pause) };
+    Ok(ControlFlow::Continue(Box::new(queued)))
 }
 
 /// How a request of a waiter was sent.
