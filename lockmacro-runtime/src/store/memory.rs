@@ -14,7 +14,7 @@ use crate::jobs::job_queue::JobQueue;
 use crate::jobs::memory::MemoryJobs;
 use crate::protocol::answer::{Answer, Contention, Failed, Queueing, Released, StoreFuture};
 use crate::protocol::request::Request;
-use crate::store::backend::{Backend, RenewKind, Wait};
+use crate::store::backend::{Backend, Facts, RenewKind, Wait};
 #[cfg(feature = "reuse")]
 use crate::store::backend::{KeptText, ValueOf};
 use crate::store::shutdown::Shutdown;
@@ -242,6 +242,10 @@ impl Memory {
 }
 
 impl Backend for Memory {
+    fn facts(&self) -> Facts {
+        Facts { is_never_busy: self.is_disabled, ..Facts::default() }
+    }
+
     fn apart(&self) -> Arc<dyn Backend> {
         Arc::new(self.clone())
     }
@@ -311,10 +315,6 @@ impl Backend for Memory {
             }
             Ok(is_held)
         })
-    }
-
-    fn is_never_busy(&self) -> bool {
-        self.is_disabled
     }
 
     #[cfg(feature = "defer")]

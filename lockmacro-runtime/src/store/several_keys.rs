@@ -46,7 +46,7 @@ impl Store {
         let shutdown = until.as_ref().map(|(_, shutdown)| Arc::clone(shutdown));
         let end = until
             .as_ref()
-            .map(|(until, _)| *until.max(&(Instant::now() + self.backend.answer_time())));
+            .map(|(until, _)| *until.max(&(Instant::now() + self.facts.answer_time())));
         // A waiter that dies must not keep its keys for the whole ttl.
         let ttl = if until.is_some() { request.ttl.min(CONFIRM_WINDOW) } else { request.ttl };
         let one_by_one = OneByOne {
@@ -114,7 +114,7 @@ impl<'a> OneByOne<'a> {
             // A waiter that holds some keys requests the rest once more at the end of its wait, and
             // waits no longer than an answer takes.
             let last = self.held > 0 && is_over(self.end);
-            if last && is_over(self.end.map(|end| end + store.backend.answer_time())) {
+            if last && is_over(self.end.map(|end| end + store.facts.answer_time())) {
                 let earlier = self.release_held().await.and(self.earlier);
                 let nth = self.held;
                 let queue = Queueing::Behind(0);
@@ -183,7 +183,7 @@ impl<'a> OneByOne<'a> {
     /// When half of the lease of the held keys is over, for a caller that does not wait and does
     /// not renew them. Only a Redlock may take that long for a part: its votes may be split.
     fn half_of_lease(&self) -> Option<Instant> {
-        let is_slow = self.held > 0 && self.store.backend.are_several();
+        let is_slow = self.held > 0 && self.store.facts.are_several;
         let half = self.since.after(self.ttl / 2);
         is_slow.then(|| Instant::now() + half.since(Moment::now()))
     }

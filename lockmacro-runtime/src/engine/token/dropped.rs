@@ -231,8 +231,8 @@ impl DroppedLock {
             Ok(_) => return Some(self.pauses.step()),
             Err(error) => error,
         };
-        let several = store.backend.are_several();
-        let is_down = store.backend.is_down(&self.request);
+        let several = store.facts.are_several;
+        let is_down = store.backend.health(&self.request).is_down;
         // An outage may end before the server counts as down. A lock that is given up meanwhile
         // would stay for the rest of its ttl.
         let passes = error.is_transient();
@@ -285,7 +285,7 @@ impl DroppedLock {
                 Either::Right((Either::Left(_), _)) => continue,
                 Either::Right((Either::Right(_), _)) => {}
             }
-            if last.is_some() || !store.backend.is_down(&self.request) {
+            if last.is_some() || !store.backend.health(&self.request).is_down {
                 return true;
             }
             if self.cleanup.may_probe(store.backend.address(&self.request)) {

@@ -19,11 +19,10 @@ use super::client::values::{column, millis, stored, values};
 #[cfg(feature = "inspect")]
 use super::schema::present;
 use super::schema::{VERSION, install, state};
-use crate::protocol::answer::{Answer, Contention, Failed, Queueing};
-use crate::protocol::lease::{late, too_slow};
+use crate::protocol::answer::{Answer, Contention, Queueing};
 use crate::protocol::request::Request;
 use crate::store::remote::budget::{Budget, Retry};
-use crate::store::remote::error::{RemoteError, Transient};
+use crate::store::remote::error::RemoteError;
 use crate::store::remote::wait::SentRequest;
 use crate::store::subscriptions::Subscription;
 use crate::sys::random;
@@ -188,38 +187,6 @@ impl Postgres {
         }))
     }
 
-    /// Asks for a lock. Transient errors are retried within the manager's timeout, or until `until`
-    /// for a caller that waits.
-    pub(super) async fn acquire(
-        &self,
-        request: &Request,
-        until: Option<Instant>,
-    ) -> Result<Answer, Failed> {
-        let is_down = self.fails_fast && until.is_none() && self.pool.health.is_silent();
-        let budget = match until {
-            Some(until) => Budget::until(until, self.timeout),
-            None if is_down && !request.only_if_free => {
-                Budget::probe(self.pool.health.round_trip.shortest())
-            }
-            None => Budget::within(self.timeout),
-        };
-        let mut retry = Retry::new(budget);
-        let ask = |budget, _| async move {
-            let (reply, _) = self.ask(request, None, budget).await?;
-            Ok(reply)
-        };
-        let reply = retry.repeat(ask).await.map_err(|error| {
-            let mut error = error.into_error(&request.key);
-            if let LockError::Unavailable { retry_after, .. } = &mut error
-                && is_down
-            {
-                *retry_after = Some(Duration::from_secs(1));
-            }
-            Failed { error, applied: retry.earlier }
-        })?;
-        Ok(reply.after(retry.earlier))
-    }
-
     /// Asks once, from the queue if the caller is a waiter.
     pub(super) async fn ask(
         &self,
@@ -251,22 +218,8 @@ impl Postgres {
         // No caller waits for these pushes.
         drop(self.pool.push(column(&row, 6)?, column(&row, 7)?));
         self.tidy();
-        let reply = self.in_time(answer(request, sent, &row, subscription.is_some())?)?;
+        let reply = answer(request, sent, &row, subscription.is_some())?;
         Ok((reply, SentRequest { sent, connection: Some(CONNECTION), received: true }))
-    }
-
-    /// Refuses a grant that arrived after its lease had ended.
-    fn in_time(&self, reply: Answer) -> Result<Answer, RemoteError> {
-        match reply {
-            Answer::Granted(grant) if late(grant.sent, grant.ttl, Moment::now()) => {
-                let reason = UnavailableReason::TooSlow;
-                let detail = too_slow(grant.ttl);
-                let error =
-                    RemoteError::Transient(Transient::new(reason, detail, Applied::Unknown));
-                Err(error.at(|| self.pool.name()))
-            }
-            reply => Ok(reply),
-        }
     }
 
     /// Removes unused rows in the background, now and then.

@@ -26,10 +26,6 @@ impl KeyQueues for Postgres {
         0
     }
 
-    fn timeout(&self) -> Duration {
-        self.timeout
-    }
-
     /// In one statement for all of a process. A request takes the row of its key: a thousand
     /// waiters that ask every two seconds would leave it no time for those that hand the lock on.
     async fn keep_place(&self, request: &Request) -> bool {

@@ -7,10 +7,8 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 
-use crate::protocol::answer::{Answer, Contention, Failed};
-use crate::protocol::lease::{late, too_slow};
+use crate::protocol::answer::{Answer, Contention};
 use crate::protocol::request::Request;
-use crate::store::backend::Backend;
 use crate::store::redis::client::channels::Grants;
 use crate::store::redis::client::connector::Server;
 use crate::store::redis::client::error::unexpected;
@@ -21,12 +19,11 @@ use crate::store::redis::reply::{answer, parsed};
 use crate::store::redis::scripts::{ACQUIRE, ACQUIRE_ALL, ACQUIRE_SHARED};
 use crate::store::redis::topology::route::Topology;
 use crate::store::remote::budget::{Budget, Retry};
-use crate::store::remote::error::{RemoteError, Transient};
+use crate::store::remote::error::RemoteError;
 use crate::store::remote::health::Monitor;
-use crate::sys::time::{Instant, Moment};
-use crate::value::applied::Applied;
+use crate::sys::time::Moment;
 use crate::value::companion::slot;
-use crate::value::error::{LockError, UnavailableReason};
+use crate::value::error::LockError;
 use crate::value::fence::RETENTION;
 use crate::value::key::LockKey;
 use crate::value::limits::CONFIRM_WINDOW;
@@ -37,10 +34,6 @@ use crate::value::url::Url;
 /// it.
 pub(super) static CONFIRM_WINDOW_MS: LazyLock<String> =
     LazyLock::new(|| CONFIRM_WINDOW.as_millis().to_string());
-
-/// Most requests that pass dead waiters. It is enough for a full queue: each request passes 128
-/// of them, see `queue.lua`.
-const PASSES_MAX: usize = 128;
 
 pub(crate) struct Redis {
     pub(super) nodes: Topology,
@@ -125,62 +118,6 @@ impl Redis {
     /// The host and port of the server that has a key, if it is known.
     pub(super) fn server_of(&self, key: &LockKey) -> Option<Box<str>> {
         self.nodes.node_of(key).map(|node| node.server().into())
-    }
-
-    /// Refuses a grant that arrived after its lease had ended.
-    pub(super) fn in_time(&self, request: &Request, reply: Answer) -> Result<Answer, RemoteError> {
-        match reply {
-            Answer::Granted(grant) if late(grant.sent, grant.ttl, Moment::now()) => {
-                let detail = too_slow(grant.ttl);
-                let transient =
-                    Transient::new(UnavailableReason::TooSlow, detail, Applied::Unknown);
-                let server = self.server_of(&request.key);
-                Err(RemoteError::Transient(Transient { server, ..transient }))
-            }
-            reply => Ok(reply),
-        }
-    }
-
-    /// Asks for a lock. Transient errors are retried within the manager's timeout, or until `until`
-    /// for a caller that waits.
-    pub(crate) async fn acquire(
-        &self,
-        request: &Request,
-        until: Option<Instant>,
-    ) -> Result<Answer, Failed> {
-        // The first request of a waiter does not wait either.
-        if until.is_none() && !request.only_if_free && self.is_down(request) {
-            Box::pin(self.refuse_down(request))
-                .await
-                .map_err(|error| Failed { error, applied: Applied::No })?;
-        }
-        let waiting = until.map(|until| Budget::until(until, self.timeout));
-        let mut retry = Retry::new(waiting.unwrap_or_else(|| self.budget()));
-        let ask = |budget, earlier: Applied| async move {
-            // A plain SET would not recognize its own token from an earlier try.
-            let reply = self.ask(request, !earlier.may_be(), budget).await?;
-            self.in_time(request, reply)
-        };
-        let mut passes = PASSES_MAX;
-        loop {
-            let reply = retry.repeat(ask).await.map_err(|error| {
-                let error = error.into_error(&request.key);
-                Failed { error, applied: retry.earlier }
-            })?;
-            let earlier = retry.earlier;
-            match reply {
-                Answer::Contended(contention)
-                    if contention.is_of_nobody()
-                        && passes > 0
-                        && Instant::now() < retry.budget.until =>
-                {
-                    // Each request removes waiters that have died, and the lock may be free behind
-                    // them.
-                    passes -= 1;
-                }
-                reply => return Ok(reply.after(earlier)),
-            }
-        }
     }
 
     /// Asks once: by a plain SET while no request with this token was sent, then by the script,

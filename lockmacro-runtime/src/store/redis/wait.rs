@@ -2,7 +2,6 @@
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::store::{CONFIRM_WINDOW_MS, Redis};
 use crate::protocol::answer::{Answer, Queueing};
@@ -28,18 +27,13 @@ impl KeyQueues for Redis {
         slot(request.key.as_str())
     }
 
-    fn timeout(&self) -> Duration {
-        self.timeout
-    }
-
     /// By a script that merges the calls of many.
     async fn ask_first(&self, request: &Request) -> Result<Option<Answer>, RemoteError> {
         let budget = self.brief();
         if !self.may_use_every_key(budget).await? || request.fenced {
             return Ok(None);
         }
-        let reply = self.share(request, budget).await?;
-        reply.map(|reply| self.in_time(request, reply)).transpose()
+        self.share(request, budget).await
     }
 
     async fn ask_queued(
@@ -51,8 +45,7 @@ impl KeyQueues for Redis {
         // The first request of a manager checks the rights.
         self.may_use_every_key(budget).await?;
         let ask = |node| self.ask_node(node, request, subscription, budget);
-        let (reply, sent_request) = self.nodes.route(|| subscription.slot(), budget, ask).await?;
-        Ok((self.in_time(request, reply)?, sent_request))
+        self.nodes.route(|| subscription.slot(), budget, ask).await
     }
 }
 
@@ -106,6 +99,8 @@ impl Redis {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::store::remote::wait::wait;
     use crate::value::token::Token;
