@@ -109,6 +109,18 @@ pub(crate) enum Released {
     NotHeld,
 }
 
+impl Released {
+    /// The finding of a release after `earlier` ones of the same token, which may have released the
+    /// lock.
+    pub(crate) fn of(was_held: bool, earlier: Applied) -> Self {
+        match earlier {
+            _ if was_held => Self::Held,
+            Applied::No => Self::NotHeld,
+            Applied::Yes | Applied::Unknown => Self::Unconfirmed,
+        }
+    }
+}
+
 /// Why there is no answer, and whether the request was applied all the same.
 #[derive(Debug)]
 pub(crate) struct Failed {

@@ -17,7 +17,6 @@ use crate::store::backend::{Backend, Facts, RenewKind, ServerHealth, Wait};
 #[cfg(feature = "reuse")]
 use crate::store::backend::{KeptText, ValueOf};
 use crate::store::lock_store::contract::LockStore;
-use crate::store::lock_store::erased::ErasedStore;
 use crate::store::lock_store::error::{StoreError, StoreErrorKind};
 use crate::store::lock_store::limits::StoreLimits;
 use crate::store::lock_store::messages::{AcquireRequest, HeldKey, Outcome};
@@ -46,8 +45,8 @@ const GROWTH: u32 = 150;
 const AFTER_HINT: Duration = Duration::from_millis(2);
 
 /// A store of somebody else, behind what all stores on a network need.
-pub(crate) struct Adapter {
-    store: Arc<dyn ErasedStore>,
+pub(crate) struct Adapter<S> {
+    store: Arc<S>,
     about: Arc<About>,
     timeout: Duration,
     /// Whether callers without a wait fail at once while the store is down.
@@ -63,9 +62,9 @@ struct About {
     rests: Rests,
 }
 
-impl Adapter {
+impl<S: LockStore> Adapter<S> {
     /// Locks in this store, not asked yet. No answer takes longer than a quarter of `timeout`.
-    pub(crate) fn new(store: impl LockStore, timeout: Duration, fails_fast: bool) -> Self {
+    pub(crate) fn new(store: S, timeout: Duration, fails_fast: bool) -> Self {
         let name = store.name().into_boxed_str();
         let monitor = Monitor::default();
         let health = monitor.health_of(&name);
@@ -124,7 +123,7 @@ impl Adapter {
         let mut rest = self.about.rests.rest(key, Instant::now());
         if let Some(rest) = rest {
             let end = until.min(Instant::now() + rest);
-            shutdown.unless(Box::pin(paused(Box::pin(pending()), end, end))).await?;
+            shutdown.unless(Box::pin(paused(pending(), end, end))).await?;
         }
         loop {
             let is_over = until <= Instant::now();
@@ -174,7 +173,7 @@ impl Adapter {
     /// Waits for an answer of the store, for as long as one may take.
     async fn answered<T>(
         &self,
-        asked: StoreFuture<'_, Result<T, StoreError>>,
+        asked: impl Future<Output = Result<T, StoreError>>,
         budget: Budget,
     ) -> Result<T, RemoteError> {
         let health = &self.about.health;
@@ -252,12 +251,7 @@ impl Adapter {
             self.about.rests.turn_ended(request.key.as_str(), Instant::now());
         }
         let was_held = was_held.map_err(|error| error.into_error(&request.key))?;
-        if was_held {
-            return Ok(Released::Held);
-        }
-        // An earlier call may have released it.
-        let may_have_been = retry.earlier.may_be();
-        Ok(if may_have_been { Released::Unconfirmed } else { Released::NotHeld })
+        Ok(Released::of(was_held, retry.earlier))
     }
 
     /// Renews once: the engine knows when to repeat that.
@@ -274,16 +268,16 @@ impl Adapter {
 
 /// Waits until the store hints that the key is free, or until `next`; at least until `earliest`.
 async fn paused(
-    freed: StoreFuture<'_, ()>,
+    freed: impl Future<Output = ()>,
     earliest: Instant,
     next: Instant,
 ) -> Result<(), Failed> {
-    select(freed, pin!(sleep_until(next))).await;
+    select(pin!(freed), pin!(sleep_until(next))).await;
     sleep_until(earliest.min(next)).await;
     Ok(())
 }
 
-impl Backend for Adapter {
+impl<S: LockStore> Backend for Adapter<S> {
     fn facts(&self) -> Facts {
         let Self { timeout, fails_fast, .. } = *self;
         Facts { timeout, fails_fast, polls: true, ..Facts::default() }
@@ -294,7 +288,7 @@ impl Backend for Adapter {
     }
 
     fn apart(&self) -> Arc<dyn Backend> {
-        let store = self.store.apart().unwrap_or_else(|| Arc::clone(&self.store));
+        let store = self.store.apart().map_or_else(|| Arc::clone(&self.store), Arc::new);
         Arc::new(Self { store, about: Arc::clone(&self.about), ..*self })
     }
 
@@ -378,7 +372,7 @@ impl Backend for Adapter {
     }
 }
 
-impl Server for Adapter {
+impl<S: LockStore> Server for Adapter<S> {
     async fn ask_once(&self, request: &Request, budget: Budget, _: Applied) -> Asked {
         // Read once: a waiter that needs a fence may join meanwhile.
         let is_fenced = request.is_fenced();
@@ -410,7 +404,7 @@ impl Server for Adapter {
     }
 }
 
-impl fmt::Debug for Adapter {
+impl<S: fmt::Debug> fmt::Debug for Adapter<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.store.fmt(f)
     }
