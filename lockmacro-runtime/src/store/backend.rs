@@ -12,7 +12,7 @@ use crate::protocol::request::Request;
 #[cfg(feature = "inspect")]
 use crate::store::inspection::Inspection;
 use crate::store::shutdown::Shutdown;
-use crate::store::subscriptions::AbandonedToken;
+use crate::store::subscriptions::Subscriptions;
 use crate::sys::time::Instant;
 use crate::value::error::LockError;
 use crate::value::fence::{Fence, FenceCheck};
@@ -247,15 +247,10 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Records from now on whether the abandoned token with these random bits is granted its lock;
-    /// `None` where there can be no later grant. In memory only a waiter that exists gets one, and
-    /// a Redlock has no queue.
-    fn abandon(&self, _bits: u64) -> Option<AbandonedToken> {
+    /// The waiters that are told of their grants; `None` where they poll.
+    fn subscriptions(&self) -> Option<&Subscriptions> {
         None
     }
-
-    /// Makes every waiter in a queue repeat its request.
-    fn alarm(&self) {}
 
     /// Checks that the server is still the same.
     fn check(&self) -> StoreFuture<'_, ()> {

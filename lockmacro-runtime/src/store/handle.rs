@@ -48,6 +48,13 @@ impl Store {
         Self { backend: self.backend.apart(), facts: self.facts }
     }
 
+    /// Makes every waiter in a queue repeat its request.
+    pub(crate) fn alarm(&self) {
+        if let Some(subscriptions) = self.backend.subscriptions() {
+            subscriptions.alarm_where(|_| true);
+        }
+    }
+
     /// Whether there is no server.
     pub(crate) fn is_local(&self) -> bool {
         self.facts.answer_time().is_zero()

@@ -322,8 +322,8 @@ impl Backend for Memory {
         Arc::new(self.jobs.clone())
     }
 
-    fn alarm(&self) {
-        self.subscriptions.alarm_where(|_| true);
+    fn subscriptions(&self) -> Option<&Subscriptions> {
+        Some(&self.subscriptions)
     }
 }
 

@@ -176,7 +176,8 @@ impl DroppedLock {
     async fn retry_release(&mut self, store: &Store) {
         // A later grant to the token of a waiter is noticed.
         let bits = self.request.token.bits();
-        let abandoned = self.request.waits().then(|| store.backend.abandon(bits)).flatten();
+        let subscriptions = store.backend.subscriptions().filter(|_| self.request.waits());
+        let abandoned = subscriptions.map(|all| all.abandon(bits));
         loop {
             let released = self.try_once(store).await;
             self.is_first = false;

@@ -21,7 +21,7 @@ use crate::store::inspection::Inspection;
 use crate::store::remote;
 use crate::store::remote::budget::Budget;
 use crate::store::remote::server::{Asked, Server};
-use crate::store::subscriptions::AbandonedToken;
+use crate::store::subscriptions::Subscriptions;
 use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::fence::{Fence, FenceCheck};
@@ -124,12 +124,8 @@ impl Backend for Postgres {
         self.pool.monitor.on_change(callback);
     }
 
-    fn abandon(&self, bits: u64) -> Option<AbandonedToken> {
-        Some(self.pool.subscriptions.abandon(bits))
-    }
-
-    fn alarm(&self) {
-        self.pool.subscriptions.alarm_where(|_| true);
+    fn subscriptions(&self) -> Option<&Subscriptions> {
+        Some(&self.pool.subscriptions)
     }
 
     /// Notices a server that hangs, or is no longer a primary.

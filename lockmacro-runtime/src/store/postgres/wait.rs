@@ -13,17 +13,13 @@ use crate::protocol::request::Request;
 use crate::store::remote::budget::Budget;
 use crate::store::remote::error::RemoteError;
 use crate::store::remote::wait::{FAR_BACK, KeyQueues, SentRequest};
-use crate::store::subscriptions::{Subscription, Subscriptions};
+use crate::store::subscriptions::Subscription;
 use crate::sys::time::Instant;
 use crate::value::limits::WAITER_TTL;
 
 impl KeyQueues for Postgres {
-    fn subscriptions(&self) -> &Arc<Subscriptions> {
-        &self.pool.subscriptions
-    }
-
-    fn slot(&self, _: &Request) -> u16 {
-        0
+    fn subscribe(&self, request: &Request) -> Subscription {
+        self.pool.subscriptions.join(0, request.token.bits())
     }
 
     /// In one statement for all of a process. A request takes the row of its key: a thousand

@@ -18,7 +18,7 @@ use crate::store::inspection::Inspection;
 use crate::store::remote;
 use crate::store::remote::budget::Budget;
 use crate::store::remote::server::{Asked, Server};
-use crate::store::subscriptions::AbandonedToken;
+use crate::store::subscriptions::Subscriptions;
 use crate::sys::time::Instant;
 use crate::value::applied::Applied;
 use crate::value::companion::slot;
@@ -140,12 +140,8 @@ impl Backend for Redis {
         self.monitor.on_change(callback);
     }
 
-    fn abandon(&self, bits: u64) -> Option<AbandonedToken> {
-        Some(self.grants.subscriptions.abandon(bits))
-    }
-
-    fn alarm(&self) {
-        self.grants.subscriptions.alarm_where(|_| true);
+    fn subscriptions(&self) -> Option<&Subscriptions> {
+        Some(&self.grants.subscriptions)
     }
 
     /// Notices a server that hangs or is no longer a primary.

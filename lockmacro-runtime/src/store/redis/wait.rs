@@ -1,7 +1,6 @@
 //! The requests of waiters, which join the queue.
 
 use std::num::NonZeroU64;
-use std::sync::Arc;
 
 use super::store::{CONFIRM_WINDOW_MS, Redis};
 use crate::protocol::answer::{Answer, Queueing};
@@ -12,19 +11,15 @@ use crate::store::redis::scripts::ACQUIRE;
 use crate::store::remote::budget::Budget;
 use crate::store::remote::error::RemoteError;
 use crate::store::remote::wait::{KeyQueues, SentRequest};
-use crate::store::subscriptions::{Subscription, Subscriptions};
+use crate::store::subscriptions::Subscription;
 use crate::sys::time::Moment;
 use crate::value::applied::Applied;
 use crate::value::companion::slot;
 use crate::value::limits::{QUEUE_MAX, WAITER_TTL};
 
 impl KeyQueues for Redis {
-    fn subscriptions(&self) -> &Arc<Subscriptions> {
-        &self.grants.subscriptions
-    }
-
-    fn slot(&self, request: &Request) -> u16 {
-        slot(request.key.as_str())
+    fn subscribe(&self, request: &Request) -> Subscription {
+        self.grants.subscriptions.join(slot(request.key.as_str()), request.token.bits())
     }
 
     /// By a script that merges the calls of many.
@@ -99,6 +94,7 @@ impl Redis {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::time::Duration;
 
     use super::*;

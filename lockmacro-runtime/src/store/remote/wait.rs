@@ -17,7 +17,7 @@ use crate::store::remote::budget::Budget;
 use crate::store::remote::error::RemoteError;
 use crate::store::remote::server::{Server, acquire, ask_until, in_time};
 use crate::store::shutdown::Shutdown;
-use crate::store::subscriptions::{HandOff, Signal, Subscription, Subscriptions};
+use crate::store::subscriptions::{HandOff, Signal, Subscription};
 use crate::store::tick::{Foreign, tick};
 use crate::sys::random;
 use crate::sys::time::{Instant, Moment};
@@ -30,11 +30,8 @@ pub(crate) const FAR_BACK: u32 = 16;
 
 /// Servers with a queue for each key.
 pub(crate) trait KeyQueues: Server + 'static {
-    /// The subscriptions that their pushes are for.
-    fn subscriptions(&self) -> &Arc<Subscriptions>;
-
-    /// The slot of a waiter's key.
-    fn slot(&self, request: &Request) -> u16;
+    /// The subscription of a waiter to its grant.
+    fn subscribe(&self, request: &Request) -> Subscription;
 
     /// Keeps the place of a waiter far back in the queue, without a request of its own. Returns
     /// whether that is enough: otherwise the waiter has to ask.
@@ -80,7 +77,7 @@ pub(crate) fn wait<Q: KeyQueues>(
     shutdown: Arc<Shutdown>,
 ) -> impl Future<Output = Result<Answer, Failed>> + Send {
     let until = Instant::now() + wait.min(FOR_EVER);
-    let subscription = queue.subscriptions().join(queue.slot(&request), request.token.bits());
+    let subscription = queue.subscribe(&request);
     let mut earlier = request.applied_before();
     let mut foreign = Foreign::default();
     // No `async fn`, which stores its arguments twice: each waiter holds this future.
