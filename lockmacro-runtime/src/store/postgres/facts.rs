@@ -38,7 +38,7 @@ const SETTINGS: &str = "
       HAVING pg_has_role('pg_read_all_stats', 'USAGE')";
 
 impl Postgres {
-    pub(super) async fn facts(&self) -> Result<ServerFacts, RemoteError> {
+    pub(super) async fn server_facts(&self) -> Result<ServerFacts, RemoteError> {
         let budget = Budget::brief(self.timeout);
         self.state(budget).await?;
         let time = async || {

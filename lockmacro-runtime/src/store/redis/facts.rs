@@ -24,7 +24,7 @@ const CONFIG: [&str; 3] = ["save", "appendfsync", "min-replicas-to-write"];
 impl Redis {
     /// Asks all primaries. The rights of the user are checked on the key if one is given.
     /// `receives`: callers may wait.
-    pub(crate) async fn facts(
+    pub(crate) async fn server_facts(
         &self,
         key: Option<&LockKey>,
         receives: bool,

@@ -19,7 +19,7 @@ use tokio::time::{sleep, timeout_at};
 use crate::jobs::job_queue::{JobQueue, NoQueue};
 use crate::protocol::answer::{Answer, Failed, Released, StoreFuture};
 use crate::protocol::request::Request;
-use crate::store::backend::{Backend, RenewKind, Wait};
+use crate::store::backend::{Backend, Facts, RenewKind, ServerHealth, Wait};
 use crate::store::redis::client::url::Deployment;
 use crate::store::redis::store::Redis;
 use crate::store::redlock::attempts::Attempts;
@@ -212,6 +212,14 @@ impl Redlock {
 }
 
 impl Backend for Redlock {
+    fn facts(&self) -> Facts {
+        Facts { timeout: self.timeout, polls: true, are_several: true, ..Facts::default() }
+    }
+
+    fn health(&self, _: &Request) -> ServerHealth {
+        ServerHealth { round_trip: self.usual_round_trip(), ..ServerHealth::default() }
+    }
+
     fn apart(&self) -> Arc<dyn Backend> {
         let nodes = Arc::new(self.nodes.apart());
         let round_trip = Arc::clone(&self.round_trip);
@@ -255,10 +263,6 @@ impl Backend for Redlock {
         1
     }
 
-    fn has_queue(&self) -> bool {
-        false
-    }
-
     #[cfg(feature = "defer")]
     fn job_queue(self: Arc<Self>, _: usize) -> Arc<dyn JobQueue> {
         Arc::new(NoQueue::of("a Redlock"))
@@ -268,7 +272,7 @@ impl Backend for Redlock {
     fn servers<'a>(&'a self, key: Option<&'a LockKey>) -> StoreFuture<'a, Vec<InspectedServer>> {
         let ask = move |(nth, redis): (usize, &'a Redis)| async move {
             let vote = self.nodes.admit(nth).await;
-            let mut servers = redis.facts(key, false).await;
+            let mut servers = redis.server_facts(key, false).await;
             for InspectedServer { server, facts } in &mut servers {
                 server.clone_from(&self.nodes.names[nth]);
                 if let (Ok(facts), Err(node_error)) = (facts, &vote) {
@@ -283,18 +287,6 @@ impl Backend for Redlock {
 
     fn address(&self, _: &Request) -> Option<Box<str>> {
         Some(self.servers())
-    }
-
-    fn answer_time(&self) -> Duration {
-        self.nodes.all.first().map_or(self.timeout, |node| node.answer_time())
-    }
-
-    fn round_trip(&self, _: &LockKey) -> Duration {
-        self.usual_round_trip()
-    }
-
-    fn are_several(&self) -> bool {
-        true
     }
 
     /// Not while a majority is down. One node that is there decides how often.
