@@ -88,6 +88,12 @@ mod manager;
 mod axum;
 #[cfg(feature = "defer")]
 pub mod defer;
+/// Without jobs, what others keep for them is nothing.
+#[cfg(not(feature = "defer"))]
+mod defer {
+    pub(crate) type Jobs = std::marker::PhantomData<()>;
+    pub(crate) type MemoryJobs = std::marker::PhantomData<()>;
+}
 mod engine;
 mod expansion;
 mod guard;
@@ -95,8 +101,6 @@ mod guard;
 pub mod guide;
 #[cfg(feature = "inspect")]
 pub mod inspect;
-#[cfg(feature = "defer")]
-mod jobs;
 mod lock;
 mod outcome;
 mod protocol;
@@ -114,7 +118,7 @@ mod value;
 #[doc(hidden)]
 pub mod simulation {
     #[cfg(all(feature = "defer", feature = "redis"))]
-    pub use crate::store::redis::scripts::scripts;
+    pub use crate::defer::queue::redis::scripts::scripts;
     pub use crate::sys::world::{Entered, Opening, Stream, Task, World, enter};
 }
 

@@ -1,23 +1,18 @@
 //! The trait of a kind of store.
 
+use std::any::Any;
 use std::fmt;
 use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
-#[cfg(feature = "defer")]
-use crate::jobs::job_queue::JobQueue;
 use crate::protocol::answer::{Answer, Failed, Released, StoreFuture};
 use crate::protocol::request::Request;
-#[cfg(feature = "inspect")]
-use crate::store::inspection::Inspection;
 use crate::store::shutdown::Shutdown;
 use crate::store::subscriptions::Subscriptions;
 use crate::sys::time::Instant;
 use crate::value::error::LockError;
 use crate::value::fence::{Fence, FenceCheck};
-#[cfg(feature = "inspect")]
-use crate::value::inspection::InspectedServer;
 use crate::value::key::LockKey;
 
 /// Unanswered commands that fit into the manager's timeout.
@@ -133,7 +128,10 @@ pub(crate) struct KeptText {
 ///   nor a place in a queue.
 /// - **A request without an answer was applied, or was not, or it is unknown which.** The store
 ///   says so by [`Request::set_applied`] and [`Failed`], and never guesses.
-pub(crate) trait Backend: fmt::Debug + Send + Sync {
+///
+/// What only some kinds can do beside locks, such as keeping jobs or showing the locks of others, is no method here: a folder of
+/// its own above the stores asks which kind it has, as [`Any`] tells, and does it over that.
+pub(crate) trait Backend: Any + fmt::Debug + Send + Sync {
     /// What never changes about it.
     fn facts(&self) -> Facts;
 
@@ -204,27 +202,6 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
         keys.len()
     }
 
-    /// The queue of jobs, each with arguments of at most `max_size` bytes.
-    #[cfg(feature = "defer")]
-    fn job_queue(self: Arc<Self>, max_size: usize) -> Arc<dyn JobQueue>;
-
-    /// The locks as they are seen from outside, where that is possible.
-    #[cfg(feature = "inspect")]
-    fn inspection(&self) -> Option<&dyn Inspection> {
-        None
-    }
-
-    /// The error where there is no [inspection](Backend::inspection).
-    #[cfg(feature = "inspect")]
-    fn uninspectable(&self) -> LockError {
-        LockError::invalid_url("only the locks of one server or cluster can be inspected")
-    }
-
-    /// Asks the servers about themselves, and checks the rights of the user, on the key if one is
-    /// given.
-    #[cfg(feature = "inspect")]
-    fn servers<'a>(&'a self, _: Option<&'a LockKey>) -> StoreFuture<'a, Vec<InspectedServer>> {
-        Box::pin(ready(Vec::new()))
     }
 
     /// The address of the server of the request's first key, or of all nodes of a Redlock.

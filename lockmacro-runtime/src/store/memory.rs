@@ -8,10 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::timeout_at;
 
-#[cfg(feature = "defer")]
-use crate::jobs::job_queue::JobQueue;
-#[cfg(feature = "defer")]
-use crate::jobs::memory::MemoryJobs;
+use crate::defer::MemoryJobs;
 use crate::protocol::answer::{Answer, Contention, Failed, Queueing, Released, StoreFuture};
 use crate::protocol::request::Request;
 use crate::store::backend::{Backend, Facts, RenewKind, Wait};
@@ -44,8 +41,7 @@ pub(crate) struct Memory {
     subscriptions: Arc<Subscriptions>,
     /// Whether every lock is granted.
     is_disabled: bool,
-    #[cfg(feature = "defer")]
-    jobs: MemoryJobs,
+    pub(crate) jobs: MemoryJobs,
 }
 
 /// The held locks, the queues of their waiters, and the fences. No code under its mutex can panic
@@ -90,8 +86,7 @@ impl Memory {
             table: Arc::default(),
             subscriptions: Arc::default(),
             is_disabled: false,
-            #[cfg(feature = "defer")]
-            jobs: MemoryJobs::new(),
+            jobs: MemoryJobs::default(),
         }
     }
 
@@ -315,11 +310,6 @@ impl Backend for Memory {
             }
             Ok(is_held)
         })
-    }
-
-    #[cfg(feature = "defer")]
-    fn job_queue(self: Arc<Self>, _: usize) -> Arc<dyn JobQueue> {
-        Arc::new(self.jobs.clone())
     }
 
     fn subscriptions(&self) -> Option<&Subscriptions> {

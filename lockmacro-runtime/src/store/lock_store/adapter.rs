@@ -9,8 +9,6 @@ use std::time::Duration;
 use futures_util::future::select;
 use tokio::time::{sleep_until, timeout};
 
-#[cfg(feature = "defer")]
-use crate::jobs::job_queue::{JobQueue, NoQueue};
 use crate::protocol::answer::{Answer, Contention, Failed, Queueing, Released, StoreFuture};
 use crate::protocol::request::Request;
 use crate::store::backend::{Backend, Facts, RenewKind, ServerHealth, Wait};
@@ -336,14 +334,6 @@ impl<S: LockStore> Backend for Adapter<S> {
         1
     }
 
-    #[cfg(feature = "defer")]
-    fn job_queue(self: Arc<Self>, _: usize) -> Arc<dyn JobQueue> {
-        Arc::new(NoQueue::of(&self.about.name))
-    }
-
-    #[cfg(feature = "inspect")]
-    fn uninspectable(&self) -> LockError {
-        self.refusal("inspect", "lists no locks: ask the store itself")
     }
 
     fn address(&self, _: &Request) -> Option<Box<str>> {

@@ -12,7 +12,7 @@ use super::client::values::{Values, column, millis, stored, values};
 use super::store::{Postgres, failed};
 use crate::protocol::request::Request;
 use crate::store::backend::{KeptText, ValueOf};
-use crate::store::remote::budget::Budget;
+use crate::store::remote::budget::{Budget, Retry};
 use crate::sys::task::spawn;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
@@ -98,6 +98,7 @@ impl Postgres {
     ) -> Result<tokio_postgres::Row, LockError> {
         let link = Pool::link_of(key.as_str());
         let budget = Budget::within(self.timeout);
-        self.call(link, function, values, budget).await
+        let call = |budget, _| self.pool.call(link, function, values, budget);
+        Retry::new(budget).repeat(call).await.map_err(failed)
     }
 }

@@ -108,51 +108,6 @@ pub(crate) fn renew_script(request: &Request) -> &'static Script {
     }
 }
 
-/// The scripts for the jobs of one function.
-#[cfg(feature = "defer")]
-pub(crate) mod jobs {
-    use super::Script;
-
-    const COMPANIONS: [&str; 6] = ["d", "r", "x", "u", "i", "o"];
-
-    pub(crate) static PUT: Script =
-        script!(COMPANIONS, files!("jobs/check_memory.lua", "jobs/common.lua", "jobs/put.lua"));
-    pub(crate) static TAKE: Script =
-        script!(COMPANIONS, files!("jobs/common.lua", "jobs/take.lua"));
-    pub(crate) static KEEP: Script =
-        script!(COMPANIONS, files!("jobs/common.lua", "jobs/keep.lua"));
-    pub(crate) static SETTLE: Script =
-        script!(COMPANIONS, files!("jobs/common.lua", "jobs/settle.lua"));
-    pub(crate) static LIST: Script =
-        script!(COMPANIONS, files!("jobs/common.lua", "jobs/list.lua"));
-    pub(crate) static RETRY_OR_REMOVE: Script =
-        script!(COMPANIONS, files!("jobs/common.lua", "jobs/retry_or_remove.lua"));
-    pub(crate) static SUPERSEDE: Script =
-        script!(COMPANIONS, files!("jobs/common.lua", "jobs/supersede.lua"));
-    #[cfg(any(feature = "inspect", all(lockmacro_simulation, feature = "test-util")))]
-    pub(crate) static ALL: [&Script; 7] =
-        [&PUT, &TAKE, &KEEP, &SETTLE, &LIST, &RETRY_OR_REMOVE, &SUPERSEDE];
-}
-
 /// The script for the value that a holder keeps.
 #[cfg(feature = "reuse")]
 pub(crate) static VALUE: Script = script!(["k"], files!("value.lua"));
-
-/// The scripts that read locks.
-#[cfg(feature = "inspect")]
-pub(crate) mod inspect {
-    use super::Script;
-
-    pub(crate) static LOCKS: Script = script!(["q", "h"], files!("inspect/locks.lua"));
-    pub(crate) static QUEUE: Script = script!(["q", "w"], files!("inspect/queue.lua"));
-    pub(crate) static HOLDERS: Script = script!(["h"], files!("inspect/holders.lua"));
-    pub(crate) static MAY_WRITE: Script = script!([], files!("inspect/may_write.lua"));
-    pub(crate) static ALL: [&Script; 3] = [&LOCKS, &QUEUE, &HOLDERS];
-}
-
-/// The hashes and the texts of the scripts, for the trace of a simulation.
-#[cfg(all(lockmacro_simulation, feature = "test-util", feature = "defer"))]
-pub fn scripts() -> impl Iterator<Item = (&'static str, &'static str)> {
-    let all = ALL.into_iter().chain(jobs::ALL).chain([&RIGHTS]);
-    all.map(|script| (script.hash(), script.code))
-}

@@ -3,10 +3,16 @@
 use std::slice;
 use std::time::Duration;
 
+use redis::FromRedisValue;
+
 use super::store::Redis;
 use crate::protocol::request::Request;
 use crate::store::backend::{KeptText, ValueOf};
+use crate::store::redis::client::script::ScriptCall;
+use crate::store::redis::reply::parsed;
 use crate::store::redis::scripts::VALUE;
+use crate::store::remote::budget::Retry;
+use crate::store::remote::error::RemoteError;
 use crate::value::error::LockError;
 
 impl Redis {
@@ -16,7 +22,7 @@ impl Redis {
     ) -> Result<Option<KeptText>, LockError> {
         let args = [name];
         let read = VALUE.with(slice::from_ref(key), &args);
-        let kept: Result<Option<(String, u64)>, _> = self.eval_until(read, self.budget()).await;
+        let kept: Result<Option<(String, u64)>, _> = self.until_answered(read).await;
         let kept = kept.map_err(|error| error.into_error(key))?;
         let text = |(text, left): (String, u64)| KeptText {
             text: text.into(),
@@ -35,7 +41,15 @@ impl Redis {
         let time = time.as_millis().to_string();
         let args = [name, request.token.expose(), value, &time];
         let keep = VALUE.with(slice::from_ref(key), &args);
-        let is_kept = self.eval_until(keep, self.budget()).await;
+        let is_kept = self.until_answered(keep).await;
         is_kept.map_err(|error| error.into_error(key))
+    }
+
+    async fn until_answered<T: FromRedisValue>(
+        &self,
+        call: ScriptCall<'_>,
+    ) -> Result<T, RemoteError> {
+        let eval = |budget, _| self.eval(call, budget);
+        Retry::new(self.budget()).repeat(eval).await.and_then(parsed)
     }
 }

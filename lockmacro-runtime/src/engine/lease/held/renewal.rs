@@ -222,10 +222,7 @@ mod tests {
     fn held() -> Arc<Held> {
         let store = Store::of(Memory::new());
         let defaults = Defaults::default();
-        #[cfg(feature = "defer")]
-        let core = Core::over(store, None, defaults, None, 1_024);
-        #[cfg(not(feature = "defer"))]
-        let core = Core::over(store, None, defaults);
+        let core = Core::over(store, None, defaults, Default::default());
         let token = Token::new("test", "", "").unwrap();
         let request = Arc::new(Request::new("order".into(), token, HOUR, Moment::now()));
         let acquisition = Acquisition::new(core.in_flight.join(), core, request, None);

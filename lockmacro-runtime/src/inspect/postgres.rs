@@ -1,19 +1,22 @@
 //! Reading the locks of a database. No secret of a holder or a waiter leaves it.
 
+pub(crate) mod facts;
+pub(crate) mod schema;
+
 use std::time::Duration;
 
 use tokio_postgres::Row;
 
-use super::client::connection::Pool;
-use super::client::values::{Values, column, read_back, stored, values};
-use super::store::{Postgres, failed};
+use crate::inspect::found::{HeldLock, Listing, QueuedWaiter};
+use crate::inspect::inspection::Inspection;
 use crate::protocol::answer::StoreFuture;
-use crate::store::inspection::Inspection;
-use crate::store::remote::budget::Budget;
+use crate::store::postgres::client::connection::{PUSHES, Pool};
+use crate::store::postgres::client::values::{Values, column, read_back, stored, values};
+use crate::store::postgres::store::{Postgres, failed};
+use crate::store::remote::budget::{Budget, Retry};
 use crate::store::remote::error::RemoteError;
 use crate::value::error::LockError;
 use crate::value::holder::Holder;
-use crate::value::inspection::{HeldLock, Listing, QueuedWaiter};
 use crate::value::key::LockKey;
 use crate::value::token::Token;
 
@@ -30,7 +33,7 @@ impl Inspection for Postgres {
         Box::pin(async move {
             let regex = regex(pattern);
             let most = one_more(limit);
-            let locks = self.look("look_for", values![regex, most], pattern, lock).await?;
+            let locks = look(self, "look_for", values![regex, most], pattern, lock).await?;
             let truncated = locks.len() > limit;
             let mut items: Vec<_> = locks.into_iter().flatten().take(limit).collect();
             // A key with a NUL is elsewhere in the order of the database.
@@ -44,7 +47,7 @@ impl Inspection for Postgres {
         key: &'a LockKey,
     ) -> StoreFuture<'a, Result<Option<HeldLock>, LockError>> {
         Box::pin(async move {
-            let locks = self.look("look", values![stored(key)], key.as_str(), lock).await?;
+            let locks = look(self, "look", values![stored(key)], key.as_str(), lock).await?;
             Ok(locks.into_iter().next().flatten())
         })
     }
@@ -59,7 +62,7 @@ impl Inspection for Postgres {
             let name = stored(key);
             let most = one_more(limit);
             let values = values![name, most];
-            Ok(listing(self.look("look_at_holders", values, key.as_str(), holder).await?, limit))
+            Ok(listing(look(self, "look_at_holders", values, key.as_str(), holder).await?, limit))
         })
     }
 
@@ -73,45 +76,46 @@ impl Inspection for Postgres {
             let name = stored(key);
             let most = one_more(limit);
             let values = values![name, most];
-            Ok(listing(self.look("look_behind", values, key.as_str(), waiter).await?, limit))
-        })
-    }
-
-    #[cfg(feature = "defer")]
-    fn functions(&self, limit: usize) -> StoreFuture<'_, Result<Listing<String>, LockError>> {
-        Box::pin(async move {
-            let most = one_more(limit);
-            let read = |row: &Row| column(row, 0);
-            Ok(listing(self.look("look_for_functions", values![most], "", read).await?, limit))
+            Ok(listing(look(self, "look_behind", values, key.as_str(), waiter).await?, limit))
         })
     }
 }
 
-impl Postgres {
-    /// Calls a function of the schema that only reads, and reads its rows.
-    async fn look<T>(
-        &self,
-        function: &str,
-        values: Values<'_>,
-        key: &str,
-        read: fn(&Row) -> Result<T, RemoteError>,
-    ) -> Result<Vec<T>, LockError> {
-        // There may be many rows to go through.
-        let budget = Budget::new(self.timeout, self.timeout);
-        let rows = self.list(Pool::link_of(key), function, values, budget).await?;
-        rows.iter().map(read).collect::<Result<_, _>>().map_err(failed)
-    }
+/// Calls a function of the schema that only reads, and reads its rows.
+pub(crate) async fn look<T>(
+    postgres: &Postgres,
+    function: &str,
+    values: Values<'_>,
+    key: &str,
+    read: fn(&Row) -> Result<T, RemoteError>,
+) -> Result<Vec<T>, LockError> {
+    // There may be many rows to go through.
+    let budget = Budget::new(postgres.timeout, postgres.timeout);
+    let pool = &postgres.pool;
+    let calling = pool.calling(function, values.len());
+    let list = |budget, _| pool.rows(Pool::link_of(key), &calling, values, budget);
+    let rows = Retry::new(budget).repeat(list).await.map_err(failed)?;
+    rows.iter().map(read).collect::<Result<_, _>>().map_err(failed)
+}
+
+/// Asks once for the rows of a statement without parameters.
+async fn query(
+    postgres: &Postgres,
+    statement: &str,
+    budget: Budget,
+) -> Result<Vec<Row>, RemoteError> {
+    postgres.pool.rows(PUSHES, &format!("({statement}) answer"), &[], budget).await
 }
 
 /// The items up to a limit.
-fn listing<T>(mut items: Vec<T>, limit: usize) -> Listing<T> {
+pub(crate) fn listing<T>(mut items: Vec<T>, limit: usize) -> Listing<T> {
     let truncated = items.len() > limit;
     items.truncate(limit);
     Listing { items, skipped: Vec::new(), truncated }
 }
 
 /// A limit by which more are noticed.
-fn one_more(limit: usize) -> i64 {
+pub(crate) fn one_more(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1)
 }
 

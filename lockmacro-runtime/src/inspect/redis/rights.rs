@@ -2,8 +2,7 @@
 
 use std::iter;
 
-#[cfg(feature = "defer")]
-use crate::store::redis::jobs::CALLS;
+use crate::inspect::redis::scripts as inspect;
 use crate::store::redis::scripts::{self, OF_WAITERS, needed_by};
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
@@ -88,13 +87,15 @@ fn rules(pattern: &str, uses: &[Use]) -> Vec<String> {
     let mut called: Vec<_> = scripts::called(pattern == EVERY_KEY).collect();
     #[cfg(feature = "defer")]
     if has(Use::Defer) {
+        use crate::defer::queue::redis::{requests::CALLS, scripts::ALL};
+
         if pattern != EVERY_KEY {
             rights.extend(keys(&[CALLS, "*"].concat()));
         }
-        called.extend(scripts::jobs::ALL);
+        called.extend(ALL);
     }
     if has(Use::Inspect) {
-        called.extend(scripts::inspect::ALL);
+        called.extend(inspect::ALL);
     }
     let receives = has(Use::Wait) || has(Use::Defer);
     if receives {

@@ -1,111 +1,28 @@
-//! Inspection of locks from outside: which locks are held, by whom and for how much longer, and who
-//! waits for them. [`LockManager::inspector`] is where to start, and
-//! [`LockManager::force_release`] frees a lock by force. The tool `lockmacro`
-//! (package `lockmacro-cli`) does the same from a terminal.
-//!
-//! Keys and patterns are those on the server: they begin with the manager's prefix if it has one.
-//! The key of a guard or an error is such a whole key.
-//!
-//! Inspection works on one Redis server or cluster, such as one node of a Redlock, and on a
-//! PostgreSQL database. Its answers are already old when they arrive, so do not decide by them
-//! whether to use what a lock protects.
-//!
-//! ```no_run
-//! use lockmacro_runtime::{LockError, LockManager};
-//!
-//! #[tokio::main]
-//! async fn main() -> Result<(), LockError> {
-//!     let locks = LockManager::connect("redis://localhost").await?;
-//!     for lock in locks.inspector().locks("order:*", 100).await?.items {
-//!         println!("{}: {}, for {:?}", lock.key, lock.holder, lock.holder.free_within);
-//!     }
-//!     Ok(())
-//! }
-//! ```
+//! The inspector of a manager's locks, and the release of a lock by force.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use crate::engine::core::Core;
+use crate::inspect::found::{HeldLock, InspectedServer, Listing, QueuedWaiter};
+use crate::inspect::inspection::Inspection;
 #[cfg(feature = "postgres")]
-use crate::engine::core::inside_runtime;
-#[cfg(feature = "postgres")]
-use crate::manager::builder::LockManagerBuilder;
+use crate::inspect::postgres;
+#[cfg(feature = "redis")]
+use crate::inspect::redis;
 use crate::manager::lock_manager::LockManager;
 use crate::protocol::answer::Released;
 use crate::protocol::request::Request;
-use crate::store::inspection::Inspection;
+use crate::store::lock_store::adapter::Adapter;
 #[cfg(feature = "postgres")]
-use crate::store::postgres::{
-    client::url::{Database, check_schema},
-    schema::{VERSION, install},
-    store::{CONNECT_WITHIN, Postgres},
-};
+use crate::store::postgres::store::Postgres;
 #[cfg(feature = "redis")]
-pub use crate::store::redis::acl::{Use, rights};
+use crate::store::redis::store::Redis;
 use crate::sys::time::Moment;
 use crate::value::error::LockError;
 use crate::value::holder::Holder;
-pub use crate::value::inspection::{
-    HeldLock, InspectedServer, Listing, QueuedWaiter, SKIPPED_MAX, ServerFacts, Skipped,
-};
 use crate::value::key::LockKey;
 use crate::value::limits::TTL_MIN;
-#[cfg(feature = "postgres")]
-use crate::value::url::Url;
-
-/// Returns the SQL that makes the schema of the locks in a PostgreSQL database, with the feature
-/// `postgres`: for a migration. `lockmacro postgres print` prints the same.
-///
-/// ```
-/// use lockmacro_runtime::inspect::schema;
-///
-/// assert!(schema("lm1")?.contains("CREATE SCHEMA lm1;"));
-/// # Ok::<(), lockmacro_runtime::LockError>(())
-/// ```
-///
-/// # Errors
-/// [`LockError::InvalidSetting`] for a name that a URL could not have as its `schema`.
-#[cfg(feature = "postgres")]
-pub fn schema(name: &str) -> Result<String, LockError> {
-    check_schema(name).map(|()| install(name))
-}
-
-/// What [`install_schema`] has found and made.
-#[cfg(feature = "postgres")]
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct InstalledSchema {
-    /// The name of the schema.
-    pub name: String,
-    /// Its version before; `None` when there was none.
-    pub before: Option<i32>,
-    /// Its version now.
-    pub version: i32,
-}
-
-/// Makes the schema of the locks in the PostgreSQL database of a URL, or brings it to the version
-/// of this crate, with the feature `postgres`. While a transaction of others uses a table that has
-/// to be changed, this tries again for a minute, and stops the calls of locks for 200 ms each time.
-///
-/// # Errors
-/// - [`LockError::InvalidSetting`] for `schema` when it has other things in it, or when it or a
-///   part of it belongs to another user than it must;
-/// - [`LockError::Unavailable`], which names a transaction that still uses a table;
-/// - those of [`LockManager::connect`], and [`LockError::NoRuntime`] outside of tokio.
-#[cfg(feature = "postgres")]
-pub async fn install_schema(url: &str) -> Result<InstalledSchema, LockError> {
-    inside_runtime()?;
-    let mut url = Url::parse(url)?;
-    // Those of managers do not matter here.
-    LockManagerBuilder::new().take_from(&mut url)?;
-    let server = Database::of(&url, CONNECT_WITHIN).unwrap_or_else(|| {
-        let why = "only a PostgreSQL database has a schema: `postgres://user@host/db`";
-        Err(LockError::invalid_url(why))
-    })?;
-    let name = server.schema.clone();
-    let before = Postgres::new(server, CONNECT_WITHIN).install_schema().await?;
-    Ok(InstalledSchema { name, before, version: before.unwrap_or_default().max(VERSION) })
-}
 
 /// Inspection of locks, with the feature `inspect`.
 impl LockManager {
@@ -265,12 +182,6 @@ impl Inspector {
         self.inspection()?.queue(&key, limit).await
     }
 
-    /// Returns the names of the functions that have jobs in the locks' own store, at most `limit`.
-    #[cfg(feature = "defer")]
-    pub async fn job_functions(&self, limit: usize) -> Result<Listing<String>, LockError> {
-        self.inspection()?.functions(limit).await
-    }
-
     /// Asks the servers about themselves: every primary of a cluster, every node of a Redlock. It
     /// takes a second, in which it watches their clocks. `lockmacro doctor` says what it means.
     ///
@@ -300,11 +211,44 @@ impl Inspector {
     /// The future can be dropped at any time.
     pub async fn servers(&self, key: Option<&LockKey>) -> Result<Vec<InspectedServer>, LockError> {
         key.map_or(Ok(()), LockKey::check)?;
-        Ok(self.core.store.backend.servers(key).await)
+        #[cfg(feature = "redis")]
+        if let Some(redis) = self.store().downcast_ref() {
+            return Ok(redis::facts::of_all(redis, key, true).await);
+        }
+        #[cfg(feature = "redis")]
+        if let Some(redlock) = self.store().downcast_ref() {
+            return Ok(redis::facts::of_nodes(redlock, key).await);
+        }
+        #[cfg(feature = "postgres")]
+        if let Some(postgres) = self.store().downcast_ref() {
+            return Ok(vec![postgres::facts::of(postgres).await]);
+        }
+        Ok(Vec::new())
     }
 
+    /// The store, of which only some kinds can be inspected.
+    pub(crate) fn store(&self) -> &dyn Any {
+        &*self.core.store.backend
+    }
+
+    /// The locks as the store shows them, where that is possible.
     fn inspection(&self) -> Result<&dyn Inspection, LockError> {
-        let backend = &self.core.store.backend;
-        backend.inspection().ok_or_else(|| backend.uninspectable())
+        #[cfg(feature = "redis")]
+        if let Some(redis) = self.store().downcast_ref::<Redis>() {
+            return Ok(redis);
+        }
+        #[cfg(feature = "postgres")]
+        if let Some(postgres) = self.store().downcast_ref::<Postgres>() {
+            return Ok(postgres);
+        }
+        Err(uninspectable(self.store()))
+    }
+}
+
+/// The error for a store that shows no locks.
+pub(crate) fn uninspectable(store: &dyn Any) -> LockError {
+    match store.downcast_ref::<Adapter>() {
+        Some(own) => own.refusal("inspect", "lists no locks: ask the store itself"),
+        None => LockError::invalid_url("only the locks of one server or cluster can be inspected"),
     }
 }

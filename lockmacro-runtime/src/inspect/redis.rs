@@ -1,29 +1,30 @@
 //! Reading the locks of a server, by SCAN and by scripts that do not write.
 
+pub(crate) mod facts;
+pub(crate) mod rights;
+pub(crate) mod scripts;
+
 use std::collections::BTreeMap;
-#[cfg(feature = "defer")]
-use std::collections::BTreeSet;
 use std::pin::pin;
 use std::slice;
 use std::string::FromUtf8Error;
 use std::time::Duration;
 
 use futures_util::stream::{Stream, TryStreamExt, try_unfold};
+use redis::{FromRedisValue, cmd};
 
-use super::store::Redis;
+use crate::inspect::found::{HeldLock, Listing, QueuedWaiter, SKIPPED_MAX, Skipped};
+use crate::inspect::inspection::Inspection;
 use crate::protocol::answer::StoreFuture;
 use crate::store::backend::Backend;
-use crate::store::inspection::Inspection;
 use crate::store::redis::client::node::Node;
-#[cfg(feature = "defer")]
-use crate::store::redis::jobs::CALLS;
+use crate::store::redis::client::script::ScriptCall;
 use crate::store::redis::reply::parsed;
-use crate::store::redis::scripts::inspect;
+use crate::store::redis::store::Redis;
 use crate::store::remote::budget::Retry;
 use crate::store::remote::error::RemoteError;
 use crate::value::error::LockError;
 use crate::value::holder::Holder;
-use crate::value::inspection::{HeldLock, Listing, QueuedWaiter, SKIPPED_MAX, Skipped};
 use crate::value::key::LockKey;
 use crate::value::token::{TOKEN_MAX, Token};
 
@@ -44,13 +45,13 @@ impl Inspection for Redis {
         Box::pin(async move {
             let mut locks = BTreeMap::new();
             let mut skipped = Vec::new();
-            let mut scan = pin!(self.scan(pattern, "string").await?);
+            let mut scan = pin!(scan(self, pattern, "string").await?);
             while locks.len() <= limit
                 && let Some(names) = scan.try_next().await?
             {
                 let keys: Vec<_> =
                     names.into_iter().filter_map(|name| usable(name, &mut skipped)).collect();
-                for lock in self.look_at(&keys, &mut skipped).await? {
+                for lock in look_at(self, &keys, &mut skipped).await? {
                     if foreign || lock.token.is_some() {
                         locks.insert(lock.key.clone(), lock);
                     }
@@ -67,7 +68,7 @@ impl Inspection for Redis {
     ) -> StoreFuture<'a, Result<Option<HeldLock>, LockError>> {
         Box::pin(async move {
             let mut skipped = Vec::new();
-            let lock = self.look_at(slice::from_ref(key), &mut skipped).await?.pop();
+            let lock = look_at(self, slice::from_ref(key), &mut skipped).await?.pop();
             match skipped.pop() {
                 Some(_) if lock.is_none() => Err(LockError::KeyNotALock { key: key.clone() }),
                 _ => Ok(lock),
@@ -85,7 +86,7 @@ impl Inspection for Redis {
             let keys = slice::from_ref(key);
             let args = [&*(limit + 1).to_string()];
             let reply: Result<Vec<(Vec<u8>, i64)>, _> =
-                self.eval_until(inspect::HOLDERS.with(keys, &args), self.budget()).await;
+                read(self, scripts::HOLDERS.with(keys, &args)).await;
             let holders = reply.map_err(|error| error.into_error(key))?.into_iter();
             let mut items: Vec<_> =
                 holders.map(|(value, left)| Holder::of(&value, lease(left))).collect();
@@ -105,7 +106,7 @@ impl Inspection for Redis {
             let keys = slice::from_ref(key);
             let args = [&*limit.to_string()];
             let reply: Result<(usize, Vec<WaiterReply>), _> =
-                self.eval_until(inspect::QUEUE.with(keys, &args), self.budget()).await;
+                read(self, scripts::QUEUE.with(keys, &args)).await;
             let (total, waiters) = reply.map_err(|error| error.into_error(key))?;
             let waiters = waiters.into_iter().map(|(token, left, callers, usual_hold)| {
                 let Holder { owner, note, asked, .. } = Holder::of(&token, None);
@@ -117,76 +118,59 @@ impl Inspection for Redis {
             Ok(Listing { items, skipped: Vec::new(), truncated })
         })
     }
-
-    #[cfg(feature = "defer")]
-    fn functions(&self, limit: usize) -> StoreFuture<'_, Result<Listing<String>, LockError>> {
-        Box::pin(async move {
-            let mut functions = BTreeSet::new();
-            let mut skipped = Vec::new();
-            let pattern = [CALLS, "*"].concat();
-            let mut scan = pin!(self.scan(&pattern, "hash").await?);
-            while functions.len() <= limit
-                && let Some(names) = scan.try_next().await?
-            {
-                let names = names.into_iter().filter_map(|name| text(name, &mut skipped));
-                functions
-                    .extend(names.filter_map(|name| Some(name.strip_prefix(CALLS)?.to_owned())));
-            }
-            let truncated = functions.len() > limit;
-            Ok(Listing { items: functions.into_iter().take(limit).collect(), skipped, truncated })
-        })
-    }
 }
 
-impl Redis {
-    /// Reads the locks on some keys; keys that are gone are left out.
-    async fn look_at(
-        &self,
-        keys: &[LockKey],
-        skipped: &mut Vec<Skipped>,
-    ) -> Result<Vec<HeldLock>, LockError> {
-        let mut locks = Vec::new();
-        let mut left = keys;
-        while !left.is_empty() {
-            let few = &left[..left.len().min(KEYS_PER_CALL)];
-            let (now, _) = few.split_at(self.at_once(few));
-            let longest = [&*TOKEN_MAX.to_string()];
-            let looked = self.eval_until(inspect::LOCKS.with(now, &longest), self.budget()).await;
-            let replies: Vec<LockReply> = match looked {
-                // From now on the keys are sent one slot at a time.
-                Err(RemoteError::CrossSlot) if self.at_once(few) < now.len() => continue,
-                replies => replies.map_err(|error| error.into_error(&now[0]))?,
-            };
-            locks
-                .extend(now.iter().zip(replies).filter_map(|(key, lock)| read(key, lock, skipped)));
-            left = &left[now.len()..];
-        }
-        Ok(locks)
+/// Reads the locks on some keys; keys that are gone are left out.
+async fn look_at(
+    redis: &Redis,
+    keys: &[LockKey],
+    skipped: &mut Vec<Skipped>,
+) -> Result<Vec<HeldLock>, LockError> {
+    let mut locks = Vec::new();
+    let mut left = keys;
+    while !left.is_empty() {
+        let few = &left[..left.len().min(KEYS_PER_CALL)];
+        let (now, _) = few.split_at(redis.at_once(few));
+        let longest = [&*TOKEN_MAX.to_string()];
+        let looked = read(redis, scripts::LOCKS.with(now, &longest)).await;
+        let replies: Vec<LockReply> = match looked {
+            // From now on the keys are sent one slot at a time.
+            Err(RemoteError::CrossSlot) if redis.at_once(few) < now.len() => continue,
+            replies => replies.map_err(|error| error.into_error(&now[0]))?,
+        };
+        locks.extend(now.iter().zip(replies).filter_map(|(key, reply)| lock(key, reply, skipped)));
+        left = &left[now.len()..];
     }
+    Ok(locks)
+}
 
-    /// The keys of all primaries that match a pattern, the last primary first. A reply may have
-    /// none, and a key may be returned twice.
-    async fn scan<'a>(
-        &'a self,
-        pattern: &'a str,
-        kind: &'a str,
-    ) -> Result<impl Stream<Item = Result<Vec<Vec<u8>>, LockError>>, LockError> {
-        let failed = move |error: RemoteError| error.into_error(&LockKey::from(pattern));
-        let nodes = self.nodes.all(self.budget().until).await.map_err(failed)?;
-        Ok(try_unfold((nodes, 0), move |(mut nodes, cursor): (Vec<Node>, u64)| async move {
-            let Some(node) = nodes.last() else { return Ok(None) };
-            let mut scan = redis::cmd("SCAN");
-            scan.arg(cursor).arg("MATCH").arg(pattern);
-            scan.arg("COUNT").arg(SCAN_COUNT).arg("TYPE").arg(kind);
-            let ask = |budget, _| node.call(scan.clone(), budget);
-            let reply = Retry::new(self.budget()).repeat(ask).await.and_then(parsed);
-            let (cursor, names) = reply.map_err(failed)?;
-            if cursor == 0 {
-                nodes.pop();
-            }
-            Ok(Some((names, (nodes, cursor))))
-        }))
-    }
+/// The keys of all primaries that match a pattern, the last primary first. A reply may have
+/// none, and a key may be returned twice.
+pub(crate) async fn scan<'a>(
+    redis: &'a Redis,
+    pattern: &'a str,
+    kind: &'a str,
+) -> Result<impl Stream<Item = Result<Vec<Vec<u8>>, LockError>>, LockError> {
+    let failed = move |error: RemoteError| error.into_error(&LockKey::from(pattern));
+    let nodes = redis.nodes.all(redis.budget().until).await.map_err(failed)?;
+    Ok(try_unfold((nodes, 0), move |(mut nodes, cursor): (Vec<Node>, u64)| async move {
+        let Some(node) = nodes.last() else { return Ok(None) };
+        let mut scan = cmd("SCAN");
+        scan.arg(cursor).arg("MATCH").arg(pattern);
+        scan.arg("COUNT").arg(SCAN_COUNT).arg("TYPE").arg(kind);
+        let ask = |budget, _| node.call(scan.clone(), budget);
+        let reply = Retry::new(redis.budget()).repeat(ask).await.and_then(parsed);
+        let (cursor, names) = reply.map_err(failed)?;
+        if cursor == 0 {
+            nodes.pop();
+        }
+        Ok(Some((names, (nodes, cursor))))
+    }))
+}
+/// Calls a script that reads, until it is answered.
+async fn read<T: FromRedisValue>(redis: &Redis, call: ScriptCall<'_>) -> Result<T, RemoteError> {
+    let eval = |budget, _| redis.eval(call, budget);
+    Retry::new(redis.budget()).repeat(eval).await.and_then(parsed)
 }
 
 /// The token of a waiter, the milliseconds until it counts as dead, its number of callers, and the
@@ -198,7 +182,7 @@ type WaiterReply = (Vec<u8>, Option<u64>, Option<usize>, Option<u64>);
 type LockReply = (Option<Vec<u8>>, i64, Option<usize>, usize);
 
 /// The name of a key, noted where it is not UTF-8.
-fn text(name: Vec<u8>, skipped: &mut Vec<Skipped>) -> Option<String> {
+pub(crate) fn text(name: Vec<u8>, skipped: &mut Vec<Skipped>) -> Option<String> {
     let note = |name: FromUtf8Error| note(skipped, &name.into_bytes(), "its name is not UTF-8");
     String::from_utf8(name).map_err(note).ok()
 }
@@ -211,8 +195,8 @@ fn usable(name: Vec<u8>, skipped: &mut Vec<Skipped>) -> Option<LockKey> {
     key.check().map_err(note).ok().map(|()| key)
 }
 
-/// Reads the reply about a lock; `None` when the key is gone.
-fn read(
+/// The lock that a reply tells of; `None` when the key is gone.
+fn lock(
     key: &LockKey,
     (value, left, waiters, sharing): LockReply,
     skipped: &mut Vec<Skipped>,

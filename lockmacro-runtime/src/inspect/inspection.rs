@@ -1,9 +1,9 @@
 //! The trait of a store whose locks can be inspected from outside.
 
+use crate::inspect::found::{HeldLock, Listing, QueuedWaiter};
 use crate::protocol::answer::StoreFuture;
 use crate::value::error::LockError;
 use crate::value::holder::Holder;
-use crate::value::inspection::{HeldLock, Listing, QueuedWaiter};
 use crate::value::key::LockKey;
 
 /// Reads the locks of all processes. No answer changes anything.
@@ -35,8 +35,4 @@ pub(crate) trait Inspection: Send + Sync {
         key: &'a LockKey,
         limit: usize,
     ) -> StoreFuture<'a, Result<Listing<QueuedWaiter>, LockError>>;
-
-    /// The functions that have jobs.
-    #[cfg(feature = "defer")]
-    fn functions(&self, limit: usize) -> StoreFuture<'_, Result<Listing<String>, LockError>>;
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::jobs::limits::ATTEMPTS;
+use crate::defer::limits::ATTEMPTS;
 
 /// A job to store. Its `Debug` shows the length of the arguments, and not the arguments.
 #[derive(Clone, PartialEq, Eq)]

@@ -4,9 +4,9 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::sleep;
 
-use super::error::RemoteError;
+use crate::inspect::found::ServerFacts;
+use crate::store::remote::error::RemoteError;
 use crate::sys::time::{Moment, wall_clock};
-use crate::value::inspection::ServerFacts;
 
 /// How long a clock is watched.
 const WATCHED: Duration = Duration::from_secs(1);

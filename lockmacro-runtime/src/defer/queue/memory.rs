@@ -11,11 +11,11 @@ use tokio::select;
 use tokio::sync::Notify;
 use tokio::time::sleep_until;
 
-use crate::jobs::job::{
+use crate::defer::job::{
     Job, JobInfo, JobState, Keep, NewJob, Page, Settled, Stored, TakeOptions, When,
 };
-use crate::jobs::job_queue::{JobFuture, JobQueue, StopWaiting};
-use crate::jobs::limits::{DEAD_MAX, WAITING_MAX, abandoned, full, note_abandoned};
+use crate::defer::job_queue::{JobFuture, JobQueue, StopWaiting};
+use crate::defer::limits::{DEAD_MAX, WAITING_MAX, abandoned, full, note_abandoned};
 use crate::sys::random::{HashMap, HashSet, random_name};
 use crate::sys::sync::Mutex;
 use crate::sys::time::Instant;
@@ -47,13 +47,15 @@ impl fmt::Debug for MemoryJobs {
     }
 }
 
-impl MemoryJobs {
-    pub(crate) fn new() -> Self {
+impl Default for MemoryJobs {
+    fn default() -> Self {
         let queues = Mutex::default();
         let changed = Notify::new();
         Self(Arc::new(MemoryQueues { start: Instant::now(), queues, changed }))
     }
+}
 
+impl MemoryJobs {
     fn now(&self) -> Duration {
         self.0.start.elapsed()
     }

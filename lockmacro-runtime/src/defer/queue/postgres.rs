@@ -1,5 +1,5 @@
-//! The queue of jobs in PostgreSQL. The functions of `jobs.sql` do each operation in one
-//! round trip.
+//! The queue of jobs in PostgreSQL. The functions of `postgres/jobs.sql` do each
+//! operation in one round trip.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,14 +9,15 @@ use tokio::select;
 use tokio::time::timeout;
 use tokio_postgres::Row;
 
-use super::client::connection::Pool;
-use super::client::error::unexpected;
-use super::client::values::{Values, column, millis, read_back, stored, values};
-use super::store::{Postgres, failed};
-use crate::jobs::job::{Job, JobInfo, JobState, NewJob, Page, Settled, Stored, TakeOptions, When};
-use crate::jobs::job_queue::{JobFuture, JobQueue, StopWaiting};
-use crate::jobs::limits::{check_size, full, note_abandoned};
-use crate::jobs::superseded::stored_before;
+use crate::defer::job::{Job, JobInfo, JobState, NewJob, Page, Settled, Stored, TakeOptions, When};
+use crate::defer::job_queue::{JobFuture, JobQueue, StopWaiting};
+use crate::defer::limits::{check_size, full, note_abandoned};
+use crate::defer::queue::budget::of_bytes;
+use crate::defer::queue::superseded::stored_before;
+use crate::store::postgres::client::connection::Pool;
+use crate::store::postgres::client::error::unexpected;
+use crate::store::postgres::client::values::{Values, column, millis, read_back, stored, values};
+use crate::store::postgres::store::{Postgres, failed};
 use crate::store::remote::budget::{Budget, Retry};
 use crate::store::remote::error::RemoteError;
 use crate::store::subscriptions::Subscription;
@@ -75,7 +76,7 @@ impl PostgresJobs {
         let key = stored(&key);
         let link = Pool::link_of(function);
         let budget = Budget::within(self.postgres.timeout);
-        let rows = self.postgres.list(link, "single_calls", values![function, key], budget).await?;
+        let rows = self.list(link, "single_calls", values![function, key], budget).await?;
         rows.iter().map(single_job).collect::<Result<_, _>>().map_err(failed)
     }
 
@@ -102,8 +103,24 @@ impl PostgresJobs {
         values: Values<'_>,
         bytes: usize,
     ) -> Result<Row, LockError> {
-        let budget = Budget::of_bytes(bytes, self.postgres.timeout);
-        self.postgres.call(Pool::link_of(function), name, values, budget).await
+        let budget = of_bytes(bytes, self.postgres.timeout);
+        let link = Pool::link_of(function);
+        let call = |budget, _| self.postgres.pool.call(link, name, values, budget);
+        Retry::new(budget).repeat(call).await.map_err(failed)
+    }
+
+    /// Calls a function of the schema that returns any number of rows.
+    async fn list(
+        &self,
+        link: usize,
+        name: &str,
+        values: Values<'_>,
+        budget: Budget,
+    ) -> Result<Vec<Row>, LockError> {
+        let pool = &self.postgres.pool;
+        let calling = pool.calling(name, values.len());
+        let list = |budget, _| pool.rows(link, &calling, values, budget);
+        Retry::new(budget).repeat(list).await.map_err(failed)
     }
 
     /// Wakes workers that wait for jobs of a function, in the background. It comes after the
@@ -157,10 +174,14 @@ impl PostgresJobs {
             (repeated, sent) = (true, Instant::now());
             async move {
                 let values = values![functions, most, lease, request, again, worker, channel];
-                Ok((pool.list(link, "take_calls", values, budget).await?, again))
+                Ok((
+                    pool.rows(link, &pool.calling("take_calls", values.len()), values, budget)
+                        .await?,
+                    again,
+                ))
             }
         };
-        let budget = Budget::of_bytes(self.max_size, self.postgres.timeout);
+        let budget = of_bytes(self.max_size, self.postgres.timeout);
         let (rows, again) = Retry::new(budget).repeat(ask).await.map_err(failed)?;
         let mut taken = Vec::new();
         let mut pause = TICK;
@@ -346,11 +367,10 @@ impl JobQueue for PostgresJobs {
             let state = state.to_string();
             let most = most.min(TAKEN_MAX) as i64;
             let first = i64::try_from(first).unwrap_or(i64::MAX);
-            let budget = Budget::of_bytes(self.max_size, self.postgres.timeout);
+            let budget = of_bytes(self.max_size, self.postgres.timeout);
             let values = values![name, state, first, most];
             let link = Pool::link_of(name);
-            let pool = &self.postgres;
-            let rows = pool.list(link, "list_calls", values, budget).await?;
+            let rows = self.list(link, "list_calls", values, budget).await?;
             let total =
                 rows.first().map_or_else(|| Err(unexpected("no row")), |row| number(row, 0));
             let info = |row: &Row| {

@@ -6,9 +6,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::jobs::job::{Job, JobState, NewJob, Page, Settled, Stored, TakeOptions};
-use crate::value::error::{LockError, setting_name};
+use crate::defer::job::{Job, JobState, NewJob, Page, Settled, Stored, TakeOptions};
+use crate::value::error::LockError;
 
+/// The setting by whose error a manager without a queue is known.
+pub(crate) const JOB_QUEUE: &str = "job_queue";
 /// Largest number of dead jobs that one call retries or removes.
 const AMENDED_MAX: usize = 1_000;
 
@@ -182,56 +184,4 @@ async fn amend_dead<D: JobQueue + ?Sized>(
         done += usize::from(amend(job_queue, Arc::clone(&function), job.id).await?);
     }
     Ok(done)
-}
-
-/// The queue of a store without one, which refuses all jobs. The manager of such a store can have a
-/// [`JobQueue`] of another one.
-#[derive(Debug)]
-pub(crate) struct NoQueue {
-    detail: String,
-}
-
-impl NoQueue {
-    /// For the store of this name.
-    pub(crate) fn of(store: &str) -> Self {
-        let detail = format!(
-            "{store} cannot keep jobs: give its builder the queue of a single Redis server's \
-             manager, `.job_queue(other.job_queue())`"
-        );
-        Self { detail }
-    }
-
-    fn refuse<'a, T: Send + 'a>(&self) -> JobFuture<'a, T> {
-        Box::pin(ready(Err(LockError::invalid(setting_name::JOB_QUEUE, self.detail.clone()))))
-    }
-}
-
-impl JobQueue for NoQueue {
-    fn put(&self, _: NewJob) -> JobFuture<'_, Stored> {
-        self.refuse()
-    }
-
-    fn take<'a>(&'a self, _: TakeOptions, _: StopWaiting<'a>) -> JobFuture<'a, Vec<Job>> {
-        self.refuse()
-    }
-
-    fn keep(&self, _: Job, _: Duration) -> JobFuture<'_, bool> {
-        self.refuse()
-    }
-
-    fn settle(&self, _: Job, _: Settled) -> JobFuture<'_, bool> {
-        self.refuse()
-    }
-
-    fn list(&self, _: Arc<str>, _: JobState, _: usize, _: usize) -> JobFuture<'_, Page> {
-        self.refuse()
-    }
-
-    fn retry(&self, _: Arc<str>, _: String) -> JobFuture<'_, bool> {
-        self.refuse()
-    }
-
-    fn remove(&self, _: Arc<str>, _: String) -> JobFuture<'_, bool> {
-        self.refuse()
-    }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::jobs::limits::SIMULTANEOUS;
+use crate::defer::limits::SIMULTANEOUS;
 use crate::sys::time::Instant;
 use crate::value::error::LockError;
 
