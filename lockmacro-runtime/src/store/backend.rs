@@ -129,8 +129,9 @@ pub(crate) struct KeptText {
 /// - **A request without an answer was applied, or was not, or it is unknown which.** The store
 ///   says so by [`Request::set_applied`] and [`Failed`], and never guesses.
 ///
-/// What only some kinds can do beside locks, such as keeping jobs or showing the locks of others, is no method here: a folder of
-/// its own above the stores asks which kind it has, as [`Any`] tells, and does it over that.
+/// What only some kinds can do beside locks, such as keeping jobs or showing the locks of others,
+/// is no method here: a folder of its own above the stores asks which kind it has, as [`Any`]
+/// tells, and does it over that.
 pub(crate) trait Backend: Any + fmt::Debug + Send + Sync {
     /// What never changes about it.
     fn facts(&self) -> Facts;
@@ -202,10 +203,13 @@ pub(crate) trait Backend: Any + fmt::Debug + Send + Sync {
         keys.len()
     }
 
-    }
-
     /// The address of the server of the request's first key, or of all nodes of a Redlock.
     fn address(&self, _: &Request) -> Option<Box<str>> {
+        None
+    }
+
+    /// The error for a setting that this kind of store has nothing for, if it has words of its own.
+    fn refusal(&self, _setting: &'static str, _detail: &str) -> Option<LockError> {
         None
     }
 

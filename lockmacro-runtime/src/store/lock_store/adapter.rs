@@ -334,6 +334,8 @@ impl<S: LockStore> Backend for Adapter<S> {
         1
     }
 
+    fn refusal(&self, setting: &'static str, detail: &str) -> Option<LockError> {
+        Some(Self::refusal(self, setting, detail))
     }
 
     fn address(&self, _: &Request) -> Option<Box<str>> {

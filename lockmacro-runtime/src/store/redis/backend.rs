@@ -105,8 +105,6 @@ impl Backend for Redis {
         keys.chunk_by(are_in_one).next().map_or(0, <[_]>::len)
     }
 
-    }
-
     fn address(&self, request: &Request) -> Option<Box<str>> {
         self.server_of(&request.key)
     }

@@ -257,8 +257,6 @@ impl Backend for Redlock {
         1
     }
 
-    }
-
     fn address(&self, _: &Request) -> Option<Box<str>> {
         Some(self.servers())
     }
