@@ -149,7 +149,7 @@ impl Server for Redis {
         }
     }
 
-    async fn probe(&self, request: &Request) -> Result<Option<Budget>, LockError> {
-        self.refuse_down(request).await.map(|()| None)
+    async fn is_back(&self, request: &Request, probe: Budget) -> Result<bool, LockError> {
+        self.refuse_down(request, probe.until).await.map(|()| true)
     }
 }

@@ -12,7 +12,8 @@ use crate::sys::time::Instant;
 use crate::value::applied::Applied;
 use crate::value::error::UnavailableReason;
 
-/// How long a caller without a wait waits for a server that is down, besides some round trips.
+/// How long a caller without a wait waits for a server that is down, besides some round trips: to
+/// connect, to log in, and for the answer.
 const PROBE: Duration = Duration::from_millis(40);
 const PROBE_ROUND_TRIPS: u32 = 5;
 
