@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use lockmacro_runtime::fence::FenceCheck;
+use lockmacro_runtime::fence::{FenceCheck, LATE_SQLSTATE};
 use lockmacro_runtime::{Lock, LockError, LockManager, distributed_lock};
 use tokio::sync::Mutex;
 use tokio::time::sleep;
@@ -44,19 +44,14 @@ impl FencedDesk {
         Ok(Self { name, locks, orders, record })
     }
 
-    /// `false`: somebody else has been granted the lock since, and nothing is written. Until the
-    /// transaction ends, no other process is granted it.
-    async fn write(&self, request: &Request, check: &FenceCheck) -> Result<bool, Error> {
+    /// The check fails if somebody else has been granted the lock since, and nothing is written.
+    /// Until the transaction ends, no other process is granted it.
+    async fn write(&self, request: &Request, check: &FenceCheck) -> Result<(), Error> {
         let mut orders = self.orders.lock().await;
         let write = orders.transaction().await?;
-        let checked = write.query_one(check.sql(), &[&check.key(), &check.fence()]).await?;
-        let in_time = checked.try_get(0)?;
-        if in_time {
-            write.execute(WRITE, &[&request.order_no, &request.warehouse, &self.name]).await?;
-            write.commit().await?;
-        }
-        // Without a commit it is rolled back.
-        Ok(in_time)
+        write.execute(check.sql(), &[&check.key(), &check.fence()]).await?;
+        write.execute(WRITE, &[&request.order_no, &request.warehouse, &self.name]).await?;
+        write.commit().await
     }
 
     #[distributed_lock(
@@ -70,11 +65,7 @@ impl FencedDesk {
     async fn process(&self, request: &Request) -> Result<(), Refusal> {
         let _presence = self.record.enter(&self.name, request).map_err(failed)?;
         sleep(WORK).await;
-        if self.write(request, &lock.fence_check()?).await.map_err(failed)? {
-            Ok(())
-        } else {
-            Err(failed("too late: somebody else holds the lock by now"))
-        }
+        self.write(request, &lock.fence_check()?).await.map_err(failed)
     }
 
     pub async fn close(self) -> Result<(), LockError> {
@@ -101,9 +92,11 @@ pub async fn late_writer(
     let held = lock.clone().ttl(Duration::from_millis(200)).manager(&paused.locks);
     let lost = held.fenced().acquire().await?;
     let guard = lock.manager(&next.locks).fenced().acquire().await?;
-    let in_time = next.write(request, &guard.fence_check()?).await?;
+    next.write(request, &guard.fence_check()?).await?;
     guard.release().await?;
-    let is_refused = in_time && !paused.write(request, &lost.fence_check()?).await?;
+    let refused = paused.write(request, &lost.fence_check()?).await.err();
+    let code = refused.as_ref().and_then(|error| error.code());
+    let is_refused = code.is_some_and(|code| code.code() == LATE_SQLSTATE);
     if is_refused {
         say(format!("paused: LATE {}: its write was refused", request.order_no));
     }

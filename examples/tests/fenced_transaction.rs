@@ -9,15 +9,23 @@ use std::time::Duration;
 use futures::future::join_all;
 use lockmacro_runtime::fence::FenceCheck;
 use lockmacro_runtime::{Fence, Lock, LockGuard, LockManager, OnLost};
-use lockmacro_tests::Postgres;
 use lockmacro_tests::times::{LONG_TTL, TEST_TIMEOUT};
-use recipe::{TABLE, grant, sell};
-use tokio_postgres::Client;
-use tokio_postgres::types::ToSql;
+use lockmacro_tests::{Postgres, is_in_time, is_not_late};
+use recipe::{TABLE, grant, is_late, sell};
+use tokio_postgres::{Client, Transaction};
 
-async fn check(db: &(impl tokio_postgres::GenericClient + Sync), check: &FenceCheck) -> bool {
-    let values: [&(dyn ToSql + Sync); 2] = [&check.key(), &check.fence()];
-    db.query_one(check.sql(), &values).await.expect("an answer").get(0)
+/// In a transaction of its own.
+async fn check(db: &Client, check: &FenceCheck) -> bool {
+    is_in_time(db, check.sql(), check.key(), check.fence()).await
+}
+
+/// As the first statement of this one.
+async fn begins(write: &Transaction<'_>, check: &FenceCheck) -> bool {
+    is_not_late(write.execute(check.sql(), &[&check.key(), &check.fence()]).await)
+}
+
+async fn is_refused(db: &mut Client, sold: i64, check: &FenceCheck) -> bool {
+    sell(db, sold, check).await.is_err_and(|error| is_late(&error))
 }
 
 fn of(guard: &LockGuard) -> FenceCheck {
@@ -34,10 +42,10 @@ async fn a_late_writer_is_refused_before_the_next_holder_has_written() {
     let (mut db, locks) = (server.connect().await, locks(&server).await);
     db.batch_execute(TABLE).await.expect("made");
     let paused = grant(&locks).await.expect("free");
-    assert!(sell(&mut db, 1, &paused).await.expect("asked"), "nobody else has it");
+    sell(&mut db, 1, &paused).await.expect("nobody else has it");
     let next = grant(&locks).await.expect("free");
-    assert!(!sell(&mut db, 50, &paused).await.expect("asked"));
-    assert!(sell(&mut db, 5, &next).await.expect("asked"));
+    assert!(is_refused(&mut db, 50, &paused).await);
+    sell(&mut db, 5, &next).await.expect("in time");
     let row = db.query_one("SELECT amount FROM stock", &[]).await.expect("a row");
     assert_eq!(row.get::<_, i64>(0), 94);
 }
@@ -64,7 +72,7 @@ async fn nobody_is_granted_the_lock_until_a_checked_transaction_ends() {
     let lock = |of| Lock::new("stock:7").manager(of);
     let guard = lock(&locks).fenced().acquire().await.expect("free");
     let write = db.transaction().await.expect("begun");
-    assert!(check(&write, &of(&guard)).await);
+    assert!(begins(&write, &of(&guard)).await);
     // A release does not wait for the transaction.
     guard.release().await.expect("held");
     let mut waiter = Box::pin(lock(&theirs).wait(LONG_TTL).acquire());
@@ -85,9 +93,7 @@ async fn of_holders_that_share_the_lock_only_the_last_may_write() {
     let shared = |of| Lock::new("stock:7").shared().manager(of);
     let exclusive = grant(&ours).await.expect("free");
     let check = async |db: &Client, fence: Fence| {
-        let values: [&(dyn ToSql + Sync); 2] = [&exclusive.key(), &i64::from(fence)];
-        let checked = db.query_one(exclusive.sql(), &values).await;
-        checked.expect("an answer").get::<_, bool>(0)
+        is_in_time(db, exclusive.sql(), exclusive.key(), fence.into()).await
     };
     let fence = |guard: &LockGuard| guard.fence().expect("it is fenced");
     let first = shared(&ours).fenced().acquire().await.expect("free");
@@ -103,7 +109,8 @@ async fn of_holders_that_share_the_lock_only_the_last_may_write() {
     }
     let last = shared(&ours).fenced().acquire().await.expect("shared");
     db.batch_execute("BEGIN").await.expect("begun");
-    assert!(check(&db, fence(&last)).await);
+    let checked = db.execute(exclusive.sql(), &[&exclusive.key(), &i64::from(fence(&last))]).await;
+    assert!(is_not_late(checked));
     assert!(shared(&theirs).acquire().await.is_err_and(|busy| busy.is_busy()));
     db.batch_execute("COMMIT").await.expect("in time");
     shared(&theirs).acquire().await.expect("shared").release().await.expect("held");
@@ -149,10 +156,9 @@ async fn the_largest_recorded_fence_decides_for_locks_of_another_store() {
     };
     let early = grant().await;
     let late = grant().await;
-    let record = "SELECT lm1.record_fence('stock:7', $1)";
+    let record = "CALL lm1.record_fence($1, $2)";
     for (fence, may) in [(early, true), (early, true), (late, true), (early, false), (late, true)] {
-        let in_time = db.query_one(record, &[&fence]).await.expect("an answer");
-        assert_eq!(in_time.get::<_, bool>(0), may, "{fence}");
+        assert_eq!(is_in_time(&db, record, "stock:7", fence).await, may, "{fence}");
     }
 }
 
@@ -216,7 +222,7 @@ async fn late_writes(checks: bool) -> (usize, usize) {
 
 async fn write(db: &mut Client, fence: &FenceCheck, checks: bool, pause: Duration) {
     let write = db.transaction().await.expect("begun");
-    if checks && !check(&write, fence).await {
+    if checks && !begins(&write, fence).await {
         return;
     }
     // One writer after the other, in the order of `place`.

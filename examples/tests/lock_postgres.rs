@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::future::{join_all, try_join_all};
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, distributed_lock};
 use lockmacro_tests::times::{LONG_TTL, PUSHED, TEST_TIMEOUT};
-use lockmacro_tests::{Postgres, Process, eventually, in_time, within};
+use lockmacro_tests::{Postgres, Process, eventually, in_time, is_in_time, within};
 use tokio::process::Command;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -210,9 +210,8 @@ async fn the_last_fence_of_a_grant_is_valid_until_the_next_grant() {
     let server = Postgres::start().await;
     let (_locks, db) = (manager(&server).await, server.connect().await);
     let asked = async |statement: &str| db.query_one(statement, &[]).await.expect("an answer");
-    let check = async |fence: i64| {
-        asked(&format!("SELECT lm1.check_fence('order:42', {fence})")).await.get::<_, bool>(0)
-    };
+    let check =
+        async |fence: i64| is_in_time(&db, "CALL lm1.check_fence($1, $2)", "order:42", fence).await;
     let mut last = None;
     for _ in 0..3 {
         let [ask, _, release, _] = &statements("report");

@@ -16,7 +16,7 @@ pub async fn install(url: &str, json: bool) -> Result<Report, Failure> {
     let InstalledSchema { name, before, version, .. } = install_schema(url).await?;
     let grants = [
         format!("GRANT USAGE ON SCHEMA {name} TO app;"),
-        format!("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {name} TO app;"),
+        format!("GRANT EXECUTE ON ALL ROUTINES IN SCHEMA {name} TO app;"),
     ];
     let upgraded_from = before.filter(|before| *before < version);
     let text = if json {

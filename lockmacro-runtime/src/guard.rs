@@ -235,7 +235,7 @@ impl LockGuard {
     }
 
     /// Returns the check of each key's fence, in the order of [`keys`](LockGuard::keys). Begin the
-    /// transaction with all of them, and roll it back if one is false.
+    /// transaction with all of them.
     ///
     /// ```no_run
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};

@@ -38,7 +38,6 @@ pages! {
     metrics "reference/metrics.md"
     migrating "migrating.md"
     operation "operation.md"
-    own_store "own-store.md"
     postgres "postgres.md"
     protocol "internals/protocol.md"
     redis "redis.md"

@@ -2,9 +2,12 @@
 
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use crate::eventually;
 use crate::partition::Partition;
@@ -109,13 +112,18 @@ impl Etcd {
 
     /// Runs `etcdctl`, which must succeed. Returns what it says.
     pub fn ctl(&self, arguments: &[&str]) -> String {
-        self.try_ctl(arguments).unwrap_or_else(|| panic!("etcdctl {arguments:?} failed"))
+        let said = self.ctl_within(TEST_TIMEOUT, arguments);
+        said.unwrap_or_else(|| panic!("etcdctl {arguments:?} failed"))
     }
 
     /// The same, or `None` if it fails.
     pub fn try_ctl(&self, arguments: &[&str]) -> Option<String> {
+        self.ctl_within(Duration::from_secs(2), arguments)
+    }
+
+    fn ctl_within(&self, time: Duration, arguments: &[&str]) -> Option<String> {
         let mut command = Command::new("etcdctl");
-        command.env("ETCDCTL_API", "3").args(["--command-timeout", "2s"]);
+        command.env("ETCDCTL_API", "3").arg(format!("--command-timeout={}s", time.as_secs()));
         if !arguments.contains(&"--endpoints") {
             command.args(["--endpoints", &self.endpoints().join(",")]);
         }
@@ -138,6 +146,20 @@ impl Etcd {
         let status = self.ctl(&["get", "any", "-w", "fields"]);
         let revision = status.lines().find_map(|line| line.strip_prefix("\"Revision\" : "));
         revision.and_then(|revision| revision.trim().parse().ok()).expect("a revision")
+    }
+
+    /// A metric of the first node.
+    pub async fn metric(&self, name: &str) -> usize {
+        let node = TcpStream::connect(("127.0.0.1", self.port(0))).await;
+        let mut node = node.expect("it listens");
+        // The answer to this version comes in one piece.
+        let get = b"GET /metrics HTTP/1.0\r\nHost: etcd\r\n\r\n";
+        node.write_all(get).await.expect("it is there");
+        let mut text = String::new();
+        node.read_to_string(&mut text).await.expect("a text");
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        let value = value.unwrap_or_else(|| panic!("no {name} in {text}"));
+        value.trim().parse().expect("a number")
     }
 
     /// How many keys and leases there are.

@@ -58,7 +58,7 @@ pub use clock::Clock;
 pub use cluster::{Cluster, Move};
 pub use errors::is_no_runtime;
 pub use etcd::Etcd;
-pub use fenced::AcquireFenced;
+pub use fenced::{AcquireFenced, is_in_time, is_not_late};
 pub use group::{Group, with_replicas};
 pub use histories::judged;
 pub use lockmacro_tests_stores::on;

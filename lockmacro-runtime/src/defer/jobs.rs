@@ -12,7 +12,6 @@ use crate::defer::queue::postgres::PostgresJobs;
 #[cfg(feature = "redis")]
 use crate::defer::queue::redis::RedisJobs;
 use crate::store::handle::Store;
-use crate::store::lock_store::adapter::Adapter;
 use crate::store::memory::Memory;
 #[cfg(feature = "postgres")]
 use crate::store::postgres::store::Postgres;
@@ -65,9 +64,7 @@ impl Jobs {
         }
         let detail = "cannot keep jobs: give its builder the queue of a single Redis server's \
             manager, `.job_queue(other.job_queue())`";
-        Arc::new(NoQueue(match kind.downcast_ref::<Adapter>() {
-            Some(own) => own.refusal(JOB_QUEUE, detail),
-            None => LockError::invalid(JOB_QUEUE, format!("a Redlock {detail}")),
-        }))
+        let of_redlock = || LockError::invalid(JOB_QUEUE, format!("a Redlock {detail}"));
+        Arc::new(NoQueue(store.backend.refusal(JOB_QUEUE, detail).unwrap_or_else(of_redlock)))
     }
 }

@@ -100,7 +100,7 @@ impl Core {
     /// Longest time for one answer. A store in memory answers at once, but the background thread
     /// that sends the request may be slower.
     pub(crate) fn answer_time(&self) -> Duration {
-        match self.store.backend.answer_time() {
+        match self.store.facts.answer_time() {
             Duration::ZERO => Duration::from_secs(1),
             answer => answer,
         }
@@ -108,7 +108,7 @@ impl Core {
 
     /// Whether the server may have been replaced since a request was sent.
     pub(crate) fn has_changed_since(&self, sent: Moment) -> bool {
-        self.store.backend.may_forget() && self.background.timers.has_changed_since(sent)
+        self.store.facts.may_forget && self.background.timers.has_changed_since(sent)
     }
 
     /// The label of this process, which every token contains.

@@ -54,8 +54,8 @@ impl Manager {
         // the alarm.
         core.shutdown.close();
         // A woken waiter notices the shutdown.
-        core.store.backend.alarm();
-        core.background.store.backend.alarm();
+        core.store.alarm();
+        core.background.store.alarm();
         self.queues.close();
         let empty = tokio::time::timeout(timeout, core.in_flight.empty()).await;
         let held = core.in_flight.count();

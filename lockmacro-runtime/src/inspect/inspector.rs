@@ -13,7 +13,6 @@ use crate::inspect::redis;
 use crate::manager::lock_manager::LockManager;
 use crate::protocol::answer::Released;
 use crate::protocol::request::Request;
-use crate::store::lock_store::adapter::Adapter;
 #[cfg(feature = "postgres")]
 use crate::store::postgres::store::Postgres;
 #[cfg(feature = "redis")]
@@ -231,6 +230,15 @@ impl Inspector {
         &*self.core.store.backend
     }
 
+    /// The error for a store that shows no locks.
+    pub(crate) fn uninspectable(&self) -> LockError {
+        let refusal =
+            self.core.store.backend.refusal("inspect", "lists no locks: ask the store itself");
+        let others =
+            || LockError::invalid_url("only the locks of one server or cluster can be inspected");
+        refusal.unwrap_or_else(others)
+    }
+
     /// The locks as the store shows them, where that is possible.
     fn inspection(&self) -> Result<&dyn Inspection, LockError> {
         #[cfg(feature = "redis")]
@@ -241,14 +249,6 @@ impl Inspector {
         if let Some(postgres) = self.store().downcast_ref::<Postgres>() {
             return Ok(postgres);
         }
-        Err(uninspectable(self.store()))
-    }
-}
-
-/// The error for a store that shows no locks.
-pub(crate) fn uninspectable(store: &dyn Any) -> LockError {
-    match store.downcast_ref::<Adapter>() {
-        Some(own) => own.refusal("inspect", "lists no locks: ask the store itself"),
-        None => LockError::invalid_url("only the locks of one server or cluster can be inspected"),
+        Err(self.uninspectable())
     }
 }

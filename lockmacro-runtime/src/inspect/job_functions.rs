@@ -13,7 +13,7 @@ use tokio_postgres::Row;
 #[cfg(feature = "redis")]
 use crate::defer::queue::redis::requests::CALLS;
 use crate::inspect::found::Listing;
-use crate::inspect::inspector::{Inspector, uninspectable};
+use crate::inspect::inspector::Inspector;
 #[cfg(feature = "postgres")]
 use crate::inspect::postgres::{listing, look, one_more};
 #[cfg(feature = "redis")]
@@ -39,7 +39,7 @@ impl Inspector {
         }
         // In a build without these stores nobody is asked.
         let _ = limit;
-        Err(uninspectable(self.store()))
+        Err(self.uninspectable())
     }
 }
 

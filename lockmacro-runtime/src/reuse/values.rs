@@ -13,7 +13,6 @@ use crate::reuse::postgres;
 use crate::reuse::redis;
 use crate::reuse::value::{KeptText, ValueOf};
 use crate::store::handle::Store;
-use crate::store::lock_store::adapter::Adapter;
 use crate::value::error::LockError;
 
 /// The value that a holder of the key has kept under a name, if its time is not over.
@@ -34,10 +33,8 @@ pub(crate) fn kept<'a>(
         return Box::pin(async move { Ok(memory::kept(memory, of)) });
     }
     let instead = "keeps no values: use one Redis server, a cluster or PostgreSQL";
-    Box::pin(ready(Err(match kind.downcast_ref::<Adapter>() {
-        Some(own) => own.refusal("reuse", instead),
-        None => LockError::invalid("reuse", format!("this store {instead}")),
-    })))
+    let others = || LockError::invalid("reuse", format!("this store {instead}"));
+    Box::pin(ready(Err(store.backend.refusal("reuse", instead).unwrap_or_else(others))))
 }
 
 /// Keeps a value of a key for so long under a name, in place of the one before, if the request's

@@ -9,11 +9,14 @@ use std::time::Duration;
 use crate::protocol::answer::{Answer, Failed, Released, StoreFuture};
 use crate::protocol::request::Request;
 use crate::store::shutdown::Shutdown;
-use crate::store::subscriptions::AbandonedToken;
+use crate::store::subscriptions::Subscriptions;
 use crate::sys::time::Instant;
 use crate::value::error::LockError;
 use crate::value::fence::{Fence, FenceCheck};
 use crate::value::key::LockKey;
+
+/// Unanswered commands that fit into the manager's timeout.
+pub(crate) const CALLS_PER_TIMEOUT: u32 = 4;
 
 /// How long a request is repeated.
 #[derive(Debug, Clone)]
@@ -47,6 +50,47 @@ pub(crate) enum RenewKind {
     Kept,
 }
 
+/// What never changes about a store.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Facts {
+    /// The manager's timeout; zero without a server.
+    pub(crate) timeout: Duration,
+    /// Whether callers without a wait fail at once while their server is down.
+    pub(crate) fails_fast: bool,
+    /// Whether no lock is ever busy.
+    pub(crate) is_never_busy: bool,
+    /// Whether a grant counts only when replicas have acknowledged it.
+    pub(crate) is_replicated: bool,
+    /// Whether waiters poll, as no server has a queue of which it hands the lock off to the first.
+    pub(crate) polls: bool,
+    /// Whether several servers decide together.
+    pub(crate) are_several: bool,
+    /// Whether locks may be forgotten while this process lives.
+    pub(crate) may_forget: bool,
+    /// Whether the server has to be checked while locks are held, because another one may replace
+    /// it at any time.
+    pub(crate) may_fail_over: bool,
+}
+
+impl Facts {
+    /// How long an answer may take.
+    pub(crate) fn answer_time(&self) -> Duration {
+        self.timeout / CALLS_PER_TIMEOUT
+    }
+}
+
+/// How a server is, or several of them together. Never down for a Redlock, where a majority is
+/// enough.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ServerHealth {
+    /// It grants nothing.
+    pub(crate) is_down: bool,
+    /// It is down, and gives no answer.
+    pub(crate) is_silent: bool,
+    /// The shortest recent round trip; zero while it is not known.
+    pub(crate) round_trip: Duration,
+}
+
 /// A kind of store: servers that keep locks, or memory.
 ///
 /// Whatever the kind, a lock means the same, because every kind keeps these promises. Only the
@@ -67,9 +111,18 @@ pub(crate) enum RenewKind {
 /// - **A request without an answer was applied, or was not, or it is unknown which.** The store
 ///   says so by [`Request::set_applied`] and [`Failed`], and never guesses.
 ///
-/// What only some kinds can do beside locks, such as keeping values or jobs, or showing the locks of others, is no method here: a folder of
-/// its own above the stores asks which kind it has, as [`Any`] tells, and does it over that.
+/// What only some kinds can do beside locks, such as keeping values or jobs, or showing the locks of
+/// others, is no method here: a folder of its own above the stores asks which kind it has, as [`Any`]
+/// tells, and does it over that.
 pub(crate) trait Backend: Any + fmt::Debug + Send + Sync {
+    /// What never changes about it.
+    fn facts(&self) -> Facts;
+
+    /// How the server of the request's keys is.
+    fn health(&self, _: &Request) -> ServerHealth {
+        ServerHealth::default()
+    }
+
     /// The same locks through a connection of its own, for a thread with its own runtime.
     fn apart(&self) -> Arc<dyn Backend>;
 
@@ -111,56 +164,14 @@ pub(crate) trait Backend: Any + fmt::Debug + Send + Sync {
         keys.len()
     }
 
-    /// Whether no lock is ever busy.
-    fn is_never_busy(&self) -> bool {
-        false
-    }
-
-    /// Whether a grant counts only when replicas have acknowledged it.
-    fn is_replicated(&self) -> bool {
-        false
-    }
-
     /// The address of the server of the request's first key, or of all nodes of a Redlock.
     fn address(&self, _: &Request) -> Option<Box<str>> {
         None
     }
 
-    /// How long an answer may take.
-    fn answer_time(&self) -> Duration {
-        Duration::ZERO
-    }
-
-    /// The shortest recent round trip to the server of a key; zero while it is not known.
-    fn round_trip(&self, _: &LockKey) -> Duration {
-        Duration::ZERO
-    }
-
-    /// Whether waiters are in a queue of the server, which hands the lock off to the first of them.
-    fn has_queue(&self) -> bool {
-        true
-    }
-
-    /// Whether several servers decide together.
-    fn are_several(&self) -> bool {
-        false
-    }
-
-    /// Whether locks may be forgotten while this process lives.
-    fn may_forget(&self) -> bool {
-        false
-    }
-
-    /// Whether the server has to be checked while locks are held, because another one may replace
-    /// it at any time.
-    fn may_fail_over(&self) -> bool {
-        false
-    }
-
-    /// Whether a server of the request's keys is down, so that it grants nothing. Never true of a
-    /// Redlock, where a majority is enough.
-    fn is_down(&self, _: &Request) -> bool {
-        false
+    /// The error for a setting that this kind of store has nothing for, if it has words of its own.
+    fn refusal(&self, _setting: &'static str, _detail: &str) -> Option<LockError> {
+        None
     }
 
     /// Whether to log a call that failed because of the servers at WARN: not while a server is
@@ -178,15 +189,10 @@ pub(crate) trait Backend: Any + fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Records from now on whether the abandoned token with these random bits is granted its lock;
-    /// `None` where there can be no later grant. In memory only a waiter that exists gets one, and
-    /// a Redlock has no queue.
-    fn abandon(&self, _bits: u64) -> Option<AbandonedToken> {
+    /// The waiters that are told of their grants; `None` where they poll.
+    fn subscriptions(&self) -> Option<&Subscriptions> {
         None
     }
-
-    /// Makes every waiter in a queue repeat its request.
-    fn alarm(&self) {}
 
     /// Checks that the server is still the same.
     fn check(&self) -> StoreFuture<'_, ()> {

@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 
 use crate::protocol::answer::{Answer, Failed, Released, StoreFuture};
 use crate::protocol::request::Request;
-use crate::store::backend::{Backend, RenewKind, Wait};
+use crate::store::backend::{Backend, Facts, RenewKind, Wait};
 use crate::store::join::held_all;
 use crate::store::shutdown::Shutdown;
 use crate::sys::time::Moment;
@@ -22,6 +22,7 @@ use crate::value::error::{LockError, UnavailableReason};
 pub(crate) struct Store {
     /// For what one call to it does.
     pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) facts: Facts,
 }
 
 impl fmt::Debug for Store {
@@ -32,7 +33,8 @@ impl fmt::Debug for Store {
 
 impl Store {
     pub(crate) fn of(backend: impl Backend + 'static) -> Self {
-        Self { backend: Arc::new(backend) }
+        let facts = backend.facts();
+        Self { backend: Arc::new(backend), facts }
     }
 
     /// The number of its handles.
@@ -43,12 +45,19 @@ impl Store {
 
     /// The same locks through a connection of its own: see [`Backend::apart`].
     pub(crate) fn apart(&self) -> Self {
-        Self { backend: self.backend.apart() }
+        Self { backend: self.backend.apart(), facts: self.facts }
+    }
+
+    /// Makes every waiter in a queue repeat its request.
+    pub(crate) fn alarm(&self) {
+        if let Some(subscriptions) = self.backend.subscriptions() {
+            subscriptions.alarm_where(|_| true);
+        }
     }
 
     /// Whether there is no server.
     pub(crate) fn is_local(&self) -> bool {
-        self.backend.answer_time().is_zero()
+        self.facts.answer_time().is_zero()
     }
 
     /// Requests a lock, waits for it if the request says so or until the manager is shut down, and
@@ -74,7 +83,7 @@ impl Store {
         });
         let is_single = request.several().is_empty();
         // The common case needs one box only.
-        if is_single && !self.backend.is_replicated() {
+        if is_single && !self.facts.is_replicated {
             return self.ask(Arc::clone(request), wait);
         }
         let store = self.clone();
@@ -86,7 +95,7 @@ impl Store {
                 store.take_one_by_one(&request, wait)
             };
             match asked.await {
-                Ok(Answer::Granted(grant)) if store.backend.is_replicated() => {
+                Ok(Answer::Granted(grant)) if store.facts.is_replicated => {
                     store.acknowledged(&request, grant).await
                 }
                 answer => answer,

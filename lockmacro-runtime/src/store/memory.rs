@@ -9,10 +9,10 @@ use std::time::{Duration, SystemTime};
 use tokio::time::timeout_at;
 
 use crate::defer::MemoryJobs;
-use crate::protocol::answer::{Answer, Failed, Grant, Queueing, Released, StoreFuture};
+use crate::protocol::answer::{Answer, Contention, Failed, Queueing, Released, StoreFuture};
 use crate::protocol::request::Request;
 use crate::reuse::Values;
-use crate::store::backend::{Backend, RenewKind, Wait};
+use crate::store::backend::{Backend, Facts, RenewKind, Wait};
 use crate::store::shutdown::Shutdown;
 use crate::store::subscriptions::Subscriptions;
 use crate::store::tick::tick;
@@ -111,7 +111,9 @@ impl Memory {
             let answer = self.ask(request, Some(subscription.number()))?;
             // No request is in flight: if the caller drops this future, one release is enough.
             request.set_applied(Applied::Yes);
-            let Answer::Contended { holder, queue: Queueing::Left(rank), .. } = &answer else {
+            let Answer::Contended(Contention { holder, queue: Queueing::Behind(rank), .. }) =
+                &answer
+            else {
                 return Ok(answer);
             };
             if over {
@@ -130,7 +132,6 @@ impl Memory {
     /// Requests the lock once, and enqueues the waiter of this number if it is contended.
     pub(crate) fn ask(&self, request: &Request, waiter: Option<u64>) -> Result<Answer, Failed> {
         let now = Moment::now();
-        let earlier = Applied::No;
         let mut table = self.table.lock();
         let locked = if self.is_disabled { &[] } else { request.keys() };
         for (nth, locked_key) in locked.iter().enumerate() {
@@ -155,7 +156,7 @@ impl Memory {
             }
             let holder = Box::new(table.other_holder(key, mode, now));
             let queue = waiter.map_or(Queueing::Outside, |number| table.enqueue(request, number));
-            return Ok(Answer::Contended { nth, holder, queue, earlier });
+            return Ok(Answer::Contended(Contention { nth, holder, queue, ..Default::default() }));
         }
         let fenced = if request.is_fenced() { request.keys() } else { &[] };
         let fences = fenced.iter().map(|_| table.next_fences()).collect::<Result<_, _>>();
@@ -169,7 +170,7 @@ impl Memory {
             let holder = MemoryHolder { token: request.token.clone(), expires, is_exclusive };
             table.grant(key.as_str(), holder);
         }
-        Ok(Answer::Granted(Grant { sent: now, at: now, ttl: request.ttl, earlier, fences }))
+        Ok(Answer::granted(request, now, fences))
     }
 
     fn lengthen(&self, request: &Request, ttl: Duration) -> bool {
@@ -238,6 +239,10 @@ impl Memory {
 }
 
 impl Backend for Memory {
+    fn facts(&self) -> Facts {
+        Facts { is_never_busy: self.is_disabled, ..Facts::default() }
+    }
+
     fn apart(&self) -> Arc<dyn Backend> {
         Arc::new(self.clone())
     }
@@ -268,12 +273,8 @@ impl Backend for Memory {
         Box::pin(async move { Ok(self.lengthen(request, ttl)) })
     }
 
-    fn is_never_busy(&self) -> bool {
-        self.is_disabled
-    }
-
-    fn alarm(&self) {
-        self.subscriptions.alarm_where(|_| true);
+    fn subscriptions(&self) -> Option<&Subscriptions> {
+        Some(&self.subscriptions)
     }
 }
 
@@ -296,7 +297,7 @@ impl LockTable {
                 queue.len() - 1
             }
         };
-        Queueing::Left(u32::try_from(rank).unwrap_or(u32::MAX))
+        Queueing::Behind(u32::try_from(rank).unwrap_or(u32::MAX))
     }
 
     /// Removes a token from the queue of a key.
@@ -487,9 +488,9 @@ mod tests {
             request
         };
         let last = fenced("order:42");
-        let Ok(Answer::Granted(Grant { fences, .. })) = memory.ask(&last, None) else { panic!() };
+        let Ok(Answer::Granted(grant)) = memory.ask(&last, None) else { panic!() };
         assert_eq!(
-            fences.iter().map(|block| u64::from(block.last())).collect::<Vec<_>>(),
+            grant.fences.iter().map(|block| u64::from(block.last())).collect::<Vec<_>>(),
             [1 << 53]
         );
         used_up(memory.ask(&fenced("order:43"), None));

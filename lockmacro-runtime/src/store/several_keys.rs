@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use crate::protocol::answer::{Answer, Failed, Grant, Queueing, StoreFuture};
+use crate::protocol::answer::{Answer, Contention, Failed, Grant, Queueing, StoreFuture};
 use crate::protocol::lease::late;
 use crate::protocol::request::Request;
 use crate::store::backend::{RenewKind, Wait};
@@ -46,7 +46,7 @@ impl Store {
         let shutdown = until.as_ref().map(|(_, shutdown)| Arc::clone(shutdown));
         let end = until
             .as_ref()
-            .map(|(until, _)| *until.max(&(Instant::now() + self.backend.answer_time())));
+            .map(|(until, _)| *until.max(&(Instant::now() + self.facts.answer_time())));
         // A waiter that dies must not keep its keys for the whole ttl.
         let ttl = if until.is_some() { request.ttl.min(CONFIRM_WINDOW) } else { request.ttl };
         let one_by_one = OneByOne {
@@ -114,11 +114,12 @@ impl<'a> OneByOne<'a> {
             // A waiter that holds some keys requests the rest once more at the end of its wait, and
             // waits no longer than an answer takes.
             let last = self.held > 0 && is_over(self.end);
-            if last && is_over(self.end.map(|end| end + store.backend.answer_time())) {
+            if last && is_over(self.end.map(|end| end + store.facts.answer_time())) {
                 let earlier = self.release_held().await.and(self.earlier);
                 let nth = self.held;
-                let holder = Box::default();
-                return Ok(Answer::Contended { nth, holder, queue: Queueing::Left(0), earlier });
+                let queue = Queueing::Behind(0);
+                let contention = Contention { nth, queue, earlier, ..Contention::default() };
+                return Ok(Answer::Contended(contention));
             }
             let most = contended.map_or(usize::MAX, |contended: usize| contended - self.held);
             let count = store.backend.at_once(rest).min(most).max(1);
@@ -152,19 +153,19 @@ impl<'a> OneByOne<'a> {
                     contended = contended.filter(|contended| *contended >= self.held);
                 }
                 // The keys before the contended one are acquired first, then it is waited for.
-                Ok(Answer::Contended { nth, holder, queue: Queueing::Outside, earlier })
-                    if self.until.is_some() && !last =>
+                Ok(Answer::Contended(found))
+                    if found.queue == Queueing::Outside && self.until.is_some() && !last =>
                 {
-                    request.note_holder(&holder);
-                    self.earlier = self.earlier.and(earlier);
-                    contended = Some(self.held + nth);
+                    request.note_holder(&found.holder);
+                    self.earlier = self.earlier.and(found.earlier);
+                    contended = Some(self.held + found.nth);
                 }
-                Ok(Answer::Contended { nth, holder, queue, earlier }) => {
-                    let earlier = self.release_held().await.and(self.earlier).and(earlier);
-                    let nth = self.held + nth;
+                Ok(Answer::Contended(found)) => {
+                    let earlier = self.release_held().await.and(self.earlier).and(found.earlier);
+                    let nth = self.held + found.nth;
                     // The last request did not wait in a queue.
-                    let queue = if last { Queueing::Left(0) } else { queue };
-                    return Ok(Answer::Contended { nth, holder, queue, earlier });
+                    let queue = if last { Queueing::Behind(0) } else { found.queue };
+                    return Ok(Answer::Contended(Contention { nth, queue, earlier, ..found }));
                 }
                 Ok(stale @ Answer::Stale(_)) => return Ok(stale),
                 // The server does not take these keys together, and so wrote nothing. The next
@@ -182,7 +183,7 @@ impl<'a> OneByOne<'a> {
     /// When half of the lease of the held keys is over, for a caller that does not wait and does
     /// not renew them. Only a Redlock may take that long for a part: its votes may be split.
     fn half_of_lease(&self) -> Option<Instant> {
-        let is_slow = self.held > 0 && self.store.backend.are_several();
+        let is_slow = self.held > 0 && self.store.facts.are_several;
         let half = self.since.after(self.ttl / 2);
         is_slow.then(|| Instant::now() + half.since(Moment::now()))
     }
@@ -264,10 +265,10 @@ impl<'a> OneByOne<'a> {
         let Some(error) = loss else {
             // The present holder is not known.
             let nth = self.held.min(self.request.keys().len() - 1);
-            let holder = Box::default();
-            let queue = Queueing::Left(0);
+            let queue = Queueing::Behind(0);
             let earlier = Applied::Unknown;
-            return self.start_over(Ok(Answer::Contended { nth, holder, queue, earlier }));
+            let contention = Contention { nth, queue, earlier, ..Contention::default() };
+            return self.start_over(Ok(Answer::Contended(contention)));
         };
         let transient = error.is_transient();
         let failed = Err(Failed { error, applied: Applied::Unknown });

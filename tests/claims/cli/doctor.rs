@@ -420,7 +420,7 @@ async fn a_database_is_examined_by_a_user_without_rights_on_statistics() {
     let admin = database.url();
     assert_eq!(tool_at("", &["postgres", "install", &admin]).await.code, Some(0));
     let user = "CREATE ROLE app LOGIN; GRANT USAGE ON SCHEMA lm1 TO app;
-        GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA lm1 TO app";
+        GRANT EXECUTE ON ALL ROUTINES IN SCHEMA lm1 TO app";
     client.batch_execute(user).await.expect("made");
     let url = database.url_of("app", "");
     let others: Vec<_> = {

@@ -73,7 +73,7 @@ async fn the_tool_makes_the_schema_once_and_prints_rights_that_are_enough(backen
         "CREATE OR REPLACE FUNCTION tool.version() RETURNS int LANGUAGE sql AS 'SELECT 2'";
     client.batch_execute(earlier).await.expect("made");
     let said = tool_at(&url, &["postgres", "install"]).await;
-    let upgraded = "-- The schema tool was upgraded from version 2 to 3. For the user";
+    let upgraded = "-- The schema tool was upgraded from version 2 to 4. For the user";
     assert!(said.out.starts_with(upgraded), "{said:?}");
     client.batch_execute(earlier).await.expect("made");
     let said = tool_at(&url, &["--json", "postgres", "install"]).await.json();

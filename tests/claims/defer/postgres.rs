@@ -256,7 +256,7 @@ async fn a_worker_without_rights_ends_and_is_told_which_to_grant() {
     let locks = connect(&server).await;
     server.ask("CREATE ROLE shop LOGIN");
     server.ask("GRANT USAGE ON SCHEMA lm1 TO shop");
-    server.ask("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA lm1 TO shop");
+    server.ask("GRANT EXECUTE ON ALL ROUTINES IN SCHEMA lm1 TO shop");
     let url = server.url().replace("postgres@", "shop@").replace("?install=1", "");
     let shop = patient().connect(&url).await.expect("it may");
     let calls = Calls::default();
@@ -267,8 +267,8 @@ async fn a_worker_without_rights_ends_and_is_told_which_to_grant() {
     nothing_is_left(&locks, "f").await;
     ends(&shop, working).await;
     let shop = patient().connect(&url).await.expect("it may");
-    server.ask("REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA lm1 FROM shop");
+    server.ask("REVOKE EXECUTE ON ALL ROUTINES IN SCHEMA lm1 FROM shop");
     let error = worker(&shop, &function).run().await.unwrap_err();
     assert!(matches!(error, LockError::AccessDenied { .. }), "{error:?}");
-    assert!(error.to_string().contains("EXECUTE ON ALL FUNCTIONS"), "{error}");
+    assert!(error.to_string().contains("EXECUTE ON ALL ROUTINES"), "{error}");
 }

@@ -1,15 +1,13 @@
-//! Servers that do not let us publish or listen, and proxies that do not speak RESP3: waiting is
-//! slower then, and works.
+//! Servers that do not let us publish or listen: waiting is slower then, and works. One that does
+//! not speak RESP3 is refused.
 
 use std::time::Duration;
 
-use lockmacro_runtime::{LockError, LockManager, LockManagerBuilder};
+use lockmacro_runtime::{LockError, LockManager, LockManagerBuilder, UnavailableReason};
 use lockmacro_tests::queue::Queue;
-use lockmacro_tests::{Fault, Proxy, Server, log, on_a_plain_thread};
+use lockmacro_tests::{Server, log};
 
-use crate::{
-    KEY, LONG_TTL, Locked, POLLED, PUSHED, keeps_only_fences, lock, manager, ms, served, waiting,
-};
+use crate::{KEY, LONG_TTL, POLLED, PUSHED, keeps_only_fences, lock, manager, ms, served, waiting};
 
 /// A server with a user who has the rights given, and two managers of that user.
 pub(crate) async fn with_user(
@@ -91,50 +89,28 @@ async fn a_request_that_the_server_has_refused_is_followed_by_no_release() {
 }
 
 #[tokio::test]
-async fn where_hello_or_pub_sub_is_refused_waiters_poll_and_the_log_says_so_once() {
+async fn where_pub_sub_is_refused_waiters_poll_and_the_log_says_so_once() {
     log::start();
-    for refused in [&["HELLO"][..], &["SUBSCRIBE", "PUBLISH", "PUBSUB"]] {
-        let arguments = refused.iter().flat_map(|command| ["--rename-command", command, ""]);
-        let server = Server::with(&arguments.collect::<Vec<_>>());
-        let (ours, theirs) = (manager(&server).await, manager(&server).await);
-        let server = everybody_is_served_at((server, ours.clone(), theirs.clone()), PUSHED).await;
-        let channels = server.admin().send::<Vec<String>>(&["PUBSUB", "CHANNELS"]);
-        let channels = channels.unwrap_or_default();
-        assert!(channels.is_empty(), "{channels:?}");
-        let clients: String = server.admin().ask(&["CLIENT", "LIST"]);
-        // One of each manager, that of the background thread, and the one that looks.
-        assert!(clients.lines().count() <= 5, "{clients}");
-        let log = log::so_far();
-        let place = format!("127.0.0.1:{}", server.port());
-        let lines = log.lines().filter(|line| line.starts_with("WARN") && line.contains(&place));
-        let lines: Vec<_> = lines.collect();
-        assert_eq!(lines.len(), 2, "one of each manager: {lines:?}");
-        assert!(lines.iter().all(|line| line.contains("waiters poll")), "{lines:?}");
-    }
+    let refused = ["SUBSCRIBE", "PUBLISH", "PUBSUB"];
+    let arguments = refused.iter().flat_map(|command| ["--rename-command", command, ""]);
+    let server = Server::with(&arguments.collect::<Vec<_>>());
+    let (ours, theirs) = (manager(&server).await, manager(&server).await);
+    let server = everybody_is_served_at((server, ours.clone(), theirs.clone()), PUSHED).await;
+    let clients: String = server.admin().ask(&["CLIENT", "LIST"]);
+    // One of each manager, that of the background thread, and the one that looks.
+    assert!(clients.lines().count() <= 5, "{clients}");
+    let log = log::so_far();
+    let place = format!("127.0.0.1:{}", server.port());
+    let lines = log.lines().filter(|line| line.starts_with("WARN") && line.contains(&place));
+    let lines: Vec<_> = lines.collect();
+    assert_eq!(lines.len(), 2, "one of each manager: {lines:?}");
+    assert!(lines.iter().all(|line| line.contains("waiters poll")), "{lines:?}");
 }
 
-/// As some proxies do at a command that they do not know.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_proxy_that_closes_the_connection_at_a_command_is_used_without_it() {
-    // SUBSCRIBE to a channel: the word alone is in the question for the user's rights, too.
-    for word in ["HELLO", "SUBSCRIBE\r\n$36"] {
-        let server = Server::start();
-        let proxy = Proxy::to(server.port());
-        for _ in 0..200 {
-            proxy.on_next(word, Fault::CutCommand);
-        }
-        let ours = manager(&server).await;
-        let theirs = LockManager::connect(&proxy.url()).await.expect("there");
-        let guard = lock(&ours, KEY).acquire().await.expect("free");
-        let waiter = Queue::at(&server, KEY).join(waiting(&theirs, KEY).acquire()).await;
-        lock(&theirs, "other").run(async { Locked::Ok(()) }).await.expect("free");
-        guard.release().await.expect("still held");
-        served(LONG_TTL, waiter).await;
-        // The same for the connection of the background thread, which releases what is dropped.
-        let blocking = waiting(&theirs, "blocking");
-        on_a_plain_thread(move || blocking.run_blocking(|| Locked::Ok(()))).await.expect("free");
-        drop(lock(&theirs, "dropped").acquire().await.expect("free"));
-        keeps_only_fences(&server, LONG_TTL).await;
-        assert!(!proxy.orders_are_done(), "there was an end of it");
-    }
+#[tokio::test]
+async fn a_server_that_does_not_know_hello_is_refused_and_the_error_says_why() {
+    let server = Server::with(&["--rename-command", "HELLO", ""]);
+    let error = LockManager::connect(&server.url()).await.map(drop).expect_err("no RESP3");
+    assert_eq!(error.reason(), Some(UnavailableReason::Protocol), "{error:?}");
+    assert!(error.to_string().contains("locks need RESP3"), "{error}");
 }

@@ -14,7 +14,7 @@ fn main() {
     for (marker, begins) in [
         ("// tokio-postgres", "#[distributed_lock"),
         ("// sqlx", "let mut write = db.begin()"),
-        ("// diesel", "#[derive(QueryableByName)]"),
+        ("// diesel", "let query = sql_query(check.sql())"),
         ("// sea-orm", "let write = db.begin()"),
     ] {
         let fence = format!("```rust,ignore\n{begins}");

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use lockmacro_tests::eventually;
 use lockmacro_tests::times::{FAILOVER, LONG_TTL};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::*;
 
@@ -54,12 +54,29 @@ impl Drop for Inside<'_> {
     }
 }
 
+/// Holds locks of etcd's own tool, with its keys and leases, beside those of the bodies. Returns how
+/// often.
+async fn foreign(endpoints: Vec<String>, is_over: Arc<AtomicBool>) -> usize {
+    let mut locked = 0;
+    while !is_over.load(SeqCst) {
+        let mut tool = tokio::process::Command::new("etcdctl");
+        tool.env("ETCDCTL_API", "3").args(["--endpoints", &endpoints.join(",")]);
+        tool.args(["lock", "--ttl=5", "order:0", "true"]).stderr(std::process::Stdio::null());
+        let status = timeout(FAILOVER, tool.kill_on_drop(true).status()).await;
+        locked += usize::from(status.is_ok_and(|status| status.expect("it is there").success()));
+        sleep(Duration::from_millis(100)).await;
+    }
+    locked
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_bodies_overlap_while_leaders_fail_and_nothing_is_left() {
     let bodies = std::env::var("ETCD_BODIES").map_or(20_000, |n| n.parse().expect("a number"));
     let mut etcd = Etcd::cluster().await;
     let rooms: Arc<[Room; KEYS]> = Arc::default();
     let done = Arc::new(AtomicUsize::new(0));
+    let is_over = Arc::new(AtomicBool::new(false));
+    let foreign = tokio::spawn(foreign(etcd.endpoints(), Arc::clone(&is_over)));
     let mut callers = tokio::task::JoinSet::new();
     for process in 0..PROCESSES {
         let locks = manager(&etcd).await;
@@ -129,6 +146,8 @@ async fn no_bodies_overlap_while_leaders_fail_and_nothing_is_left() {
     while let Some(caller) = callers.join_next().await {
         caller.expect("no panic");
     }
+    is_over.store(true, SeqCst);
+    assert!(foreign.await.expect("no panic") > 0, "others have locks of their own");
     let released = || std::future::ready(etcd.left().0 == 0);
     eventually("no key is left", FAILOVER, released).await;
     // Each fault may cost every caller the answers to what it has asked meanwhile.

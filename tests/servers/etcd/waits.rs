@@ -7,22 +7,8 @@ use lockmacro_tests::{Proxy, eventually};
 
 use super::*;
 
-/// How many watches the first node has, by its metrics.
-async fn watchers(etcd: &Etcd) -> usize {
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    let mut node =
-        tokio::net::TcpStream::connect(("127.0.0.1", etcd.port(0))).await.expect("there");
-    let get = b"GET /metrics HTTP/1.1\r\nHost: etcd\r\nConnection: close\r\n\r\n";
-    node.write_all(get).await.expect("it listens");
-    let mut text = String::new();
-    node.read_to_string(&mut text).await.expect("a text");
-    let name = "etcd_debugging_mvcc_watcher_total ";
-    let count = text.lines().find_map(|line| line.strip_prefix(name)).expect("it counts");
-    count.trim().parse().expect("a number")
-}
-
 async fn is_watched(etcd: &Etcd, times: usize) {
-    let watched = || async { watchers(etcd).await == times };
+    let watched = || async { etcd.metric("etcd_debugging_mvcc_watcher_total").await == times };
     eventually("so many keys are watched", EXPIRED, watched).await;
 }
 

@@ -61,13 +61,12 @@ const PLANTED: [Planted; 25] = [
         Mistake::ReleaseByAnybody,
         &[
             "a_release_by_another_token_is_refused",
-            "a_dropped_waiter_leaves_nothing",
             "a_kept_key_is_held_by_nobody",
             "a_release_that_is_held_up_harms_nobody",
             "a_repeated_release_frees_nobody_else",
             "an_expired_key_is_not_released",
         ],
-        &[],
+        &["a_dropped_waiter_leaves_nothing"],
     ),
     (
         Mistake::ReleaseByLabel,
@@ -202,7 +201,8 @@ const PLANTED: [Planted; 25] = [
     ),
 ];
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+// In virtual time: no machine is too slow to see that a lease has ended too early.
+#[tokio::test(start_paused = true)]
 async fn each_planted_mistake_is_found_by_its_own_claim_and_breaks_no_others_than_these() {
     let judged = PLANTED.map(|(mistake, certain, perhaps)| async move {
         let table = Table::with(mistake);

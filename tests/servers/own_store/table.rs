@@ -5,14 +5,14 @@ use std::future::pending;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lockmacro_runtime::store::{
     AcquireRequest, HeldKey, LockStore, Outcome, StoreError, StoreLimits,
 };
 use tokio::sync::Notify;
 use tokio::task::yield_now;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::ms;
 use crate::planted::Mistake;

@@ -1,16 +1,17 @@
 //! Fences in the schema: who may write, and what a grant costs.
 
 use lockmacro_runtime::{Fence, LockManager, UnavailableReason};
-use lockmacro_tests::AcquireFenced as _;
-use lockmacro_tests::eventually;
 use lockmacro_tests::times::{LONG_TTL, TEST_TIMEOUT, ms};
+use lockmacro_tests::{AcquireFenced as _, eventually, is_in_time, is_not_late};
 use tokio_postgres::Client;
 
 use crate::{Room, is_waited_for, lock, manager, reason, shared, works};
 
+const CHECK: &str = "CALL lm1.check_fence($1, $2)";
+
+/// In a transaction that has begun.
 async fn may_write(client: &Client, key: &str, fence: i64) -> bool {
-    let check = "SELECT lm1.check_fence($1, $2)";
-    client.query_one(check, &[&key, &fence]).await.expect("an answer").get(0)
+    is_not_late(client.execute(CHECK, &[&key, &fence]).await)
 }
 
 fn number(fences: &[Fence]) -> i64 {
@@ -38,7 +39,7 @@ async fn a_holder_of_the_same_process_waits_for_the_one_before_it_where_it_check
     let (guard, next) = waiting.await.expect("no panic").expect("its turn");
     let next = number(&next);
     assert_eq!(next, first + 1, "of one block");
-    let mut checking = Box::pin(may_write(&other, "turn", next));
+    let mut checking = Box::pin(is_in_time(&other, CHECK, "turn", next));
     let waits = async {
         eventually("it waits for the writer", TEST_TIMEOUT, || async {
             let waits = "SELECT count(*) > 0 FROM pg_stat_activity
@@ -50,7 +51,7 @@ async fn a_holder_of_the_same_process_waits_for_the_one_before_it_where_it_check
     tokio::select! { _ = &mut checking => panic!("beside the writer"), () = waits => {} }
     writer.batch_execute("COMMIT").await.expect("committed");
     assert!(checking.await, "it is its turn");
-    assert!(!may_write(&writer, "turn", first).await, "it is too late");
+    assert!(!is_in_time(&writer, CHECK, "turn", first).await, "it is too late");
     guard.release().await.expect("still held");
     server.keeps_nothing("turn").await;
 }

@@ -6,7 +6,7 @@ use futures::future::join_all;
 use lockmacro_runtime::{Lock, LockError, LossCause, UnavailableReason};
 use lockmacro_tests::AcquireFenced as _;
 use lockmacro_tests::times::{CONFIRM_WINDOW, LONG_TTL, POLLED, TEST_TIMEOUT, ms};
-use lockmacro_tests::{Postgres, eventually, within};
+use lockmacro_tests::{Postgres, eventually, is_not_late, within};
 use tokio::time::{Instant, timeout};
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
@@ -20,9 +20,10 @@ use crate::{
 /// Begins a transaction that checks the fence of a key, as that of a fenced writer does.
 async fn writer(server: &Postgres, key: &str) -> Client {
     let client = server.connect().await;
-    let check =
-        format!("BEGIN; SELECT lm1.check_fence(key, fence) FROM lm1.fence WHERE key = '{key}'");
-    client.batch_execute(&check).await.expect("begun");
+    client.batch_execute("BEGIN").await.expect("begun");
+    let last = client.query_one("SELECT fence FROM lm1.fence WHERE key = $1", &[&key]).await;
+    let fence: i64 = last.expect("granted").get(0);
+    client.execute("CALL lm1.check_fence($1, $2)", &[&key, &fence]).await.expect("in time");
     client
 }
 
@@ -312,9 +313,8 @@ async fn a_late_writer_that_was_refused_holds_up_nobody() {
     guard.release().await.expect("still held");
     let guard = lock(&ours, "refused").fenced().acquire().await.expect("free");
     writer.batch_execute("BEGIN").await.expect("begun");
-    let check = "SELECT lm1.check_fence('refused', $1)";
-    let checked = writer.query_one(check, &[&i64::from(fences[0])]).await.expect("an answer");
-    assert!(!checked.get::<_, bool>(0), "it is late");
+    let check = "CALL lm1.check_fence('refused', $1)";
+    assert!(!is_not_late(writer.execute(check, &[&i64::from(fences[0])]).await), "it is late");
     guard.release().await.expect("still held");
     let next = timeout(SLACK, lock(&ours, "refused").wait(LONG_TTL).acquire_fenced()).await;
     next.expect("at once").expect("free").0.release().await.expect("still held");

@@ -69,7 +69,7 @@ async fn connections_do_not_pile_up_while_others_have_locked_the_table() {
 async fn a_burst_of_callers_is_served_and_no_connection_is_given_up() {
     const CALLERS: usize = 800;
     let server = Postgres::start().await;
-    let ours = within(Duration::from_secs(6), &server.url()).await;
+    let ours = within(Duration::from_secs(12), &server.url()).await;
     works(&ours, "burst").await;
     let client = server.connect().await;
     let slow = "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$

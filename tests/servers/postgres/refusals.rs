@@ -14,7 +14,7 @@ pub(crate) async fn with_user(server: &Postgres, name: &str, setting: &str) -> S
         .execute(&format!(
             "CREATE ROLE {name} LOGIN;
             GRANT USAGE ON SCHEMA lm1 TO {name};
-            GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA lm1 TO {name};
+            GRANT EXECUTE ON ALL ROUTINES IN SCHEMA lm1 TO {name};
             ALTER ROLE {name} {setting}"
         ))
         .await;

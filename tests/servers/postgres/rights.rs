@@ -6,7 +6,7 @@ use lockmacro_runtime::defer::{DeferredFn, NewJob, Worker, argument};
 use lockmacro_runtime::{Lock, LockError};
 use lockmacro_tests::AcquireFenced as _;
 use lockmacro_tests::times::{LONG_TTL, ms};
-use lockmacro_tests::{Postgres, within};
+use lockmacro_tests::{Postgres, is_in_time, within};
 use tokio::time::timeout;
 
 use crate::{Locked, TIMEOUT, is_renewed, is_waited_for, lock, manager, refusal, shared, works};
@@ -35,11 +35,11 @@ async fn a_right_that_is_missing_is_named_when_a_manager_connects_and_works_once
     denied(&format!("{url}_new&install=1"), "as a user who may create one").await;
     denied(&url, "GRANT USAGE ON SCHEMA clerk TO \"clerk\"").await;
     server.execute("GRANT USAGE ON SCHEMA clerk TO clerk").await;
-    denied(&url, "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA clerk TO \"clerk\"").await;
+    denied(&url, "GRANT EXECUTE ON ALL ROUTINES IN SCHEMA clerk TO \"clerk\"").await;
     // A function that a manager needs later.
     server.execute("GRANT EXECUTE ON FUNCTION clerk.version TO clerk").await;
-    denied(&url, "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA clerk TO \"clerk\"").await;
-    server.execute("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA clerk TO clerk").await;
+    denied(&url, "GRANT EXECUTE ON ALL ROUTINES IN SCHEMA clerk TO \"clerk\"").await;
+    server.execute("GRANT EXECUTE ON ALL ROUTINES IN SCHEMA clerk TO clerk").await;
     works(&manager(&url).await, "rights").await;
 }
 
@@ -72,7 +72,7 @@ async fn a_right_that_is_taken_away_for_a_while_does_not_end_a_worker() {
     let server = shared().await;
     let url = with_user(&server, "toiler").await;
     let grant = "GRANT USAGE ON SCHEMA toiler TO toiler;
-        GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA toiler TO toiler";
+        GRANT EXECUTE ON ALL ROUTINES IN SCHEMA toiler TO toiler";
     server.execute(grant).await;
     let locks = manager(&url).await;
     let (done, mut runs) = tokio::sync::mpsc::unbounded_channel();
@@ -87,7 +87,7 @@ async fn a_right_that_is_taken_away_for_a_while_does_not_end_a_worker() {
     let working = tokio::spawn(Worker::new(&locks).register(function).run());
     put(1).await.expect("stored");
     assert_eq!(timeout(LONG_TTL, runs.recv()).await.expect("in time"), Some(1));
-    server.execute("REVOKE ALL ON ALL FUNCTIONS IN SCHEMA toiler FROM toiler").await;
+    server.execute("REVOKE ALL ON ALL ROUTINES IN SCHEMA toiler FROM toiler").await;
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert!(!working.is_finished(), "it goes on");
     server.execute(grant).await;
@@ -102,15 +102,15 @@ async fn a_right_that_is_taken_away_is_named_by_the_next_lock_and_works_once_gra
     let server = shared().await;
     let url = with_user(&server, "temp").await;
     let grant = "GRANT USAGE ON SCHEMA temp TO temp;
-        GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA temp TO temp";
+        GRANT EXECUTE ON ALL ROUTINES IN SCHEMA temp TO temp";
     server.execute(grant).await;
     let manager = within(TIMEOUT, &url).await;
     let guard = lock(&manager, "rights: held").acquire().await.expect("free");
-    server.execute("REVOKE ALL ON ALL FUNCTIONS IN SCHEMA temp FROM temp").await;
-    is_denied(&refusal(&manager, "rights").await, "EXECUTE ON ALL FUNCTIONS IN SCHEMA");
+    server.execute("REVOKE ALL ON ALL ROUTINES IN SCHEMA temp FROM temp").await;
+    is_denied(&refusal(&manager, "rights").await, "EXECUTE ON ALL ROUTINES IN SCHEMA");
     let waiting = lock(&manager, "rights").wait(LONG_TTL).acquire();
-    is_denied(&waiting.await.expect_err("denied"), "EXECUTE ON ALL FUNCTIONS IN SCHEMA");
-    is_denied(&guard.release().await.expect_err("denied"), "EXECUTE ON ALL FUNCTIONS IN SCHEMA");
+    is_denied(&waiting.await.expect_err("denied"), "EXECUTE ON ALL ROUTINES IN SCHEMA");
+    is_denied(&guard.release().await.expect_err("denied"), "EXECUTE ON ALL ROUTINES IN SCHEMA");
     server.execute(grant).await;
     works(&manager, "rights").await;
 }
@@ -126,7 +126,7 @@ async fn usage_and_execute_are_enough_for_all_that_locks_can_do() {
             ALTER ROLE modest SET search_path = public, pg_temp;
             ALTER ROLE modest SET default_transaction_isolation = serializable;
             GRANT USAGE ON SCHEMA lm1 TO modest;
-            GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA lm1 TO modest",
+            GRANT EXECUTE ON ALL ROUTINES IN SCHEMA lm1 TO modest",
         )
         .await;
     let url = server.url_of("modest", "install=1");
@@ -146,6 +146,12 @@ async fn usage_and_execute_are_enough_for_all_that_locks_can_do() {
     guard.release().await.expect("still held");
     let renewed = Lock::new("modest").ttl(ms(6_000)).renew().manager(&ours);
     let guard = renewed.fenced().acquire().await.expect("free");
+    let check = guard.fence_check().expect("it has one");
+    client.batch_execute("SET ROLE modest").await.expect("it is there");
+    for call in [check.sql(), "CALL lm1.record_fence($1, $2)"] {
+        assert!(is_in_time(&client, call, check.key(), check.fence()).await, "{call}");
+    }
+    client.batch_execute("RESET ROLE").await.expect("back");
     is_renewed(&client, "modest").await;
     let waiting = lock(&theirs, "modest").wait(LONG_TTL);
     let waiting = tokio::spawn(waiting.min_hold(ms(300)).run(async { Locked::Ok(7) }));
@@ -166,7 +172,7 @@ async fn a_wrong_login_is_an_authentication_error_that_does_not_show_it() {
         .execute(
             "CREATE ROLE keeper LOGIN PASSWORD 'hunter2';
             GRANT USAGE ON SCHEMA lm1 TO keeper;
-            GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA lm1 TO keeper",
+            GRANT EXECUTE ON ALL ROUTINES IN SCHEMA lm1 TO keeper",
         )
         .await;
     server.asks_for_a_password("keeper").await;

@@ -55,14 +55,14 @@ async fn an_upgrade_grants_new_functions_to_those_who_could_lock_and_revokes_non
     made_by_version_2(&server, "mixed", "postgres").await;
     let url = server.url_of("postgres", "install=1&schema=mixed");
     let others = "CREATE ROLE mixer LOGIN; GRANT USAGE ON SCHEMA mixed TO mixer;
-        GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA mixed TO mixer;
+        GRANT EXECUTE ON ALL ROUTINES IN SCHEMA mixed TO mixer;
         CREATE FUNCTION mixed.theirs() RETURNS int LANGUAGE sql AS 'SELECT 7';
         CREATE FUNCTION mixed.secret() RETURNS int LANGUAGE sql AS 'SELECT 7';
         REVOKE ALL ON FUNCTION mixed.secret FROM PUBLIC";
     server.execute(others).await;
     let installed = install_schema(&url).await.expect("upgraded");
-    assert_eq!((installed.before, installed.version), (Some(2), 3));
-    assert_eq!(install_schema(&url).await.expect("there").before, Some(3));
+    assert_eq!((installed.before, installed.version), (Some(2), 4));
+    assert_eq!(install_schema(&url).await.expect("there").before, Some(4));
     let may = "SELECT has_function_privilege('public', 'mixed.theirs()', 'EXECUTE'),
         has_function_privilege('public', 'mixed.record_fence(text, bigint)', 'EXECUTE')";
     let row = server.connect().await.query_one(may, &[]).await.expect("an answer");
@@ -94,9 +94,7 @@ async fn what_a_superuser_installs_for_another_owner_has_the_rights_of_that_owne
     server.execute("ALTER FUNCTION tenant.renew OWNER TO postgres").await;
     for url in [&superuser, &url] {
         let error = mistake(url, "schema").await;
-        assert!(
-            error.contains("ALTER FUNCTION tenant.renew(") && error.contains("OWNER TO tenant")
-        );
+        assert!(error.contains("ALTER ROUTINE tenant.renew(") && error.contains("OWNER TO tenant"));
     }
     server.execute("CREATE ROLE nobody_s LOGIN; GRANT ALL ON SCHEMA tenant TO nobody_s").await;
     server.execute("ALTER FUNCTION tenant.renew OWNER TO tenant; DROP FUNCTION tenant.look").await;
@@ -119,7 +117,7 @@ async fn an_installation_calls_nothing_that_others_have_made() {
             BEGIN INSERT INTO public.seen VALUES (current_user); RETURN $1 = $2::oid; END $$;
         CREATE OPERATOR public.= (LEFTARG = oid, RIGHTARG = regnamespace, FUNCTION = public.same)";
     server.execute(traps).await;
-    for before in [None, Some(3)] {
+    for before in [None, Some(4)] {
         let url = server.url_of("postgres", "");
         assert_eq!(install_schema(&url).await.expect("made").before, before);
     }

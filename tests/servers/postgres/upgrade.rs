@@ -9,7 +9,7 @@ use lockmacro_runtime::defer::{NewJob, Settled, TakeOptions};
 use lockmacro_runtime::inspect::{install_schema, schema};
 use lockmacro_tests::AcquireFenced as _;
 use lockmacro_tests::times::{LONG_TTL, TEST_TIMEOUT, ms};
-use lockmacro_tests::{Postgres, eventually, in_time};
+use lockmacro_tests::{Postgres, eventually, in_time, is_in_time};
 use tokio::time::sleep;
 use tokio_postgres::{Client, Error, Row};
 
@@ -104,7 +104,7 @@ async fn an_upgrade_from_version_2_keeps_holders_sharers_waiters_values_and_jobs
 
     let url = server.url_of("postgres", "schema=kept_two&install=1");
     let ours = manager(&url).await;
-    assert_eq!(install_schema(&url).await.expect("there").before, Some(3));
+    assert_eq!(install_schema(&url).await.expect("there").before, Some(4));
 
     assert!(two.holds("held", &holder).await && two.holds("shared", &sharers[0]).await);
     assert!(!two.holds("held", &waiters[0]).await);
@@ -178,17 +178,73 @@ async fn an_upgrade_from_version_2_refuses_fences_that_were_late_before() {
     let server = shared().await;
     made_by_version_2(&server, "late_two", "postgres").await;
     let two = Program::on(&server, "late_two").await;
-    let answer = async |call: &str| two.call(call).await.expect("an answer").get::<_, bool>(0);
-    assert!(answer("check_fence('elsewhere', 7)").await);
+    let recorded = two.call("check_fence('elsewhere', 7)").await.expect("an answer");
+    assert!(recorded.get::<_, bool>(0));
     let granted = two.ask("here", &token(), 1).await.expect("free");
     install_schema(&server.url_of("postgres", "schema=late_two")).await.expect("upgraded");
-    assert!(!answer("record_fence('elsewhere', 6)").await);
-    assert!(answer("record_fence('elsewhere', 7)").await);
-    assert!(answer(&format!("check_fence('here', {granted})")).await);
-    assert!(!answer(&format!("check_fence('here', {granted} - 300)")).await);
-    for unknown in ["check_fence('nowhere', 7)", "check_fence('elsewhere', 8)"] {
-        let error = two.call(unknown).await.expect_err("never granted");
+    let check = "CALL late_two.check_fence($1, $2)";
+    let record = "CALL late_two.record_fence($1, $2)";
+    for (call, key, fence, in_time) in [
+        (record, "elsewhere", 6, false),
+        (record, "elsewhere", 7, true),
+        (check, "here", granted, true),
+        (check, "here", granted - 300, false),
+    ] {
+        assert_eq!(is_in_time(&two.client, call, key, fence).await, in_time, "{key}: {fence}");
+    }
+    for (key, fence) in [("nowhere", 7_i64), ("elsewhere", 8)] {
+        two.client.batch_execute("BEGIN").await.expect("begun");
+        let error = two.client.execute(check, &[&key, &fence]).await.expect_err("never granted");
         assert_eq!(error.code().map(|code| code.code()), Some("LM002"), "{error:?}");
+        two.client.batch_execute("ROLLBACK").await.expect("ended");
+    }
+}
+
+/// What version 3 had in place of the procedures: functions whose answer could be left unread.
+const VERSION_3: &str = "DROP PROCEDURE lm1.check_fence, lm1.record_fence;
+    DROP FUNCTION lm1.hold_fence, lm1.hold_recorded, lm1.need_transaction, lm1.need_no_savepoint;
+    CREATE FUNCTION lm1.check_fence(k text, f bigint) RETURNS boolean
+        LANGUAGE sql SECURITY DEFINER AS 'SELECT f >= fence FROM lm1.fence WHERE key = k';
+    CREATE FUNCTION lm1.record_fence(k text, f bigint) RETURNS boolean
+        LANGUAGE sql SECURITY DEFINER AS 'SELECT true';
+    CREATE OR REPLACE FUNCTION lm1.version() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 3';
+    REVOKE ALL ON ALL FUNCTIONS IN SCHEMA lm1 FROM PUBLIC";
+
+/// With the rights that it had, and no others.
+#[tokio::test]
+async fn a_program_of_version_3_whose_check_was_an_answer_fails_after_the_upgrade() {
+    let server = shared().await;
+    let url = server.url_of("postgres", "schema=answers");
+    install_schema(&url).await.expect("made");
+    server.execute(&VERSION_3.replace("lm1", "answers")).await;
+    let roles = "CREATE ROLE checker LOGIN; CREATE ROLE recorder LOGIN; CREATE ROLE locker LOGIN;
+        GRANT USAGE ON SCHEMA answers TO checker, recorder, locker;
+        GRANT EXECUTE ON FUNCTION answers.check_fence TO checker;
+        GRANT EXECUTE ON FUNCTION answers.record_fence TO recorder;
+        GRANT EXECUTE ON FUNCTION answers.ask(text[], text, bigint, int[], boolean, text, text,
+            int, bigint) TO locker";
+    server.execute(roles).await;
+    let three = Program::on(&server, "answers").await;
+    let granted = three.ask("key", &token(), 1).await.expect("free");
+    let earlier = format!("check_fence('key', {granted})");
+    assert!(three.call(&earlier).await.expect("an answer").get::<_, bool>(0));
+    assert_eq!(install_schema(&url).await.expect("upgraded").before, Some(3));
+    let gone = three.call(&earlier).await.expect_err("there is no answer any more");
+    assert_eq!(gone.code().map(|code| code.code()), Some("42809"), "{gone:?}");
+    for (role, call) in [
+        ("checker", "check_fence"),
+        ("recorder", "record_fence"),
+        ("locker", "check_fence"),
+        ("checker", "record_fence"),
+    ] {
+        three.client.batch_execute(&format!("SET ROLE {role}; BEGIN")).await.expect("begun");
+        let call = format!("CALL answers.{call}('key', $1)");
+        let called = three.client.execute(&call, &[&granted]).await;
+        let denied = called.err().and_then(|error| error.code().map(|code| code.code().to_owned()));
+        let expected =
+            (role == "locker" || call.contains("record") && role == "checker").then_some("42501");
+        assert_eq!(denied.as_deref(), expected, "{role}: {call}");
+        three.client.batch_execute("ROLLBACK; RESET ROLE").await.expect("ended");
     }
 }
 
@@ -216,7 +272,7 @@ async fn an_upgraded_schema_is_like_a_new_one_and_a_second_upgrade_changes_nothi
     for name in ["as_upgraded", "as_new"] {
         let url = server.url_of("postgres", &format!("schema={name}"));
         let installed = install_schema(&url).await.expect("installed");
-        assert_eq!((installed.before, installed.version), ((name != "as_new").then_some(2), 3));
+        assert_eq!((installed.before, installed.version), ((name != "as_new").then_some(2), 4));
     }
     let upgraded = parts(&server, "as_upgraded");
     let new = parts(&server, "as_new");

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::store::remote::budget::{Budget, CALLS_PER_TIMEOUT};
+use crate::store::backend::CALLS_PER_TIMEOUT;
+use crate::store::remote::budget::Budget;
 
 /// Assumed bandwidth of the network, in bytes a second.
 const BANDWIDTH: f64 = 4.0 * 1024.0 * 1024.0;

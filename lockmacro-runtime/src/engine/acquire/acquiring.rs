@@ -133,7 +133,7 @@ fn begin(
             return ControlFlow::Break(Err(error));
         }
     };
-    let excludes = !manager.core.store.backend.is_never_busy();
+    let excludes = !manager.core.store.facts.is_never_busy;
     let has_queue = excludes && request.has_queue();
     // The first request does not wait, as a free lock needs no queue.
     request.only_if_free = has_queue && request.until.is_some();

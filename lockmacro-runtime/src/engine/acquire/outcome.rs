@@ -114,7 +114,7 @@ impl Wanted {
             Refusal::Contended { key, holder, queue } => {
                 let before = match queue {
                     Queueing::Outside => 0,
-                    Queueing::Left(rank) => rank,
+                    Queueing::Behind(rank) => rank,
                     Queueing::Full => u32::MAX,
                 };
                 let retry_after = manager.retry_after(&key, before, holder.free_within);
@@ -123,7 +123,7 @@ impl Wanted {
                 let message = message.map(str::to_owned);
                 match queue {
                     Queueing::Outside => LockError::Busy { key, holder, retry_after, message },
-                    Queueing::Left(rank) => {
+                    Queueing::Behind(rank) => {
                         LockError::TimedOut { key, holder, retry_after, rank, message }
                     }
                     Queueing::Full => LockError::QueueFull { key, retry_after },

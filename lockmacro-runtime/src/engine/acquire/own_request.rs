@@ -89,11 +89,11 @@ fn asked(
     let Some(until) = request.until else { return store.acquire(request, &queue.core.shutdown) };
     // Of an attempt that ends early, several servers would have to be asked about its token first.
     // The queue's request has the time for an attempt.
-    if store.backend.are_several() {
+    if store.facts.are_several {
         return Box::pin(ready(in_vain(Applied::No)));
     }
     // Longer than one answer may take, so that the store notices a server without an answer.
-    let longest = (store.backend.answer_time() * 2).max(SHORTEST).min(until.since(Moment::now()));
+    let longest = (store.facts.answer_time() * 2).max(SHORTEST).min(until.since(Moment::now()));
     let answer = timeout(longest, store.acquire(request, &queue.core.shutdown));
     Box::pin(async move { answer.await.unwrap_or_else(|_| in_vain(Applied::Unknown)) })
 }

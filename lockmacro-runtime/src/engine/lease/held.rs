@@ -340,7 +340,7 @@ impl Held {
     fn leave_queue(&self, cause: LossCause) {
         // A body on a blocked thread learns of the loss late. Until then the other nodes may keep
         // others out.
-        let is_partly_held = cause == LossCause::Taken && self.manager.store.backend.are_several();
+        let is_partly_held = cause == LossCause::Taken && self.manager.store.facts.are_several;
         let (caller, acquisition, tenure) = {
             let mut state = self.state.lock();
             let Some(caller) = state.caller.take() else { return };

@@ -386,7 +386,7 @@ impl SharedQueue {
         let ahead = last.map_or(0, |last| last.as_ref().map_or(0, |contended| contended.ahead));
         let queue = waits.map_or(Queueing::Outside, |ticket| {
             let rank = u32::try_from(state.queue.rank(ticket)).unwrap_or(u32::MAX);
-            Queueing::Left(rank.saturating_add(ahead))
+            Queueing::Behind(rank.saturating_add(ahead))
         });
         let refusal = self.busy(&state, queue, &mut held);
         match state.holder_ended {

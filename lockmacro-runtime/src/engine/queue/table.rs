@@ -67,7 +67,7 @@ impl Queues {
     /// long there.
     fn plan(self: &Arc<Self>, core: &Core) {
         let mut sweep = self.sweep.lock();
-        if sweep.is_none() && !core.store.backend.answer_time().is_zero() {
+        if sweep.is_none() && !core.store.facts.answer_time().is_zero() {
             let queues = Arc::downgrade(self) as _;
             let now = Moment::now();
             // Fails where there is no thread, and then no caller waits in a queue either.

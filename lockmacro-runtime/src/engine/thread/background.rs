@@ -102,12 +102,12 @@ impl Background {
         sent: Moment,
         due: Option<Moment>,
     ) -> (Option<Enrolled>, bool) {
-        if due.is_none() && !self.store.backend.may_forget() {
+        if due.is_none() && !self.store.facts.may_forget {
             return (None, false);
         }
         let (enrolled, due) = self.timers.enroll(timed, sent, due);
         // A lease that nothing will ever renew needs no thread.
-        (Some(enrolled), due || self.store.backend.may_fail_over())
+        (Some(enrolled), due || self.store.facts.may_fail_over)
     }
 
     /// Starts the thread, unless it runs.

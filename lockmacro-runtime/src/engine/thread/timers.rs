@@ -131,7 +131,7 @@ impl Timers {
                 spawn(async move { timed.run(&store, &|next| timers.over(id, next)).await });
             }
             // Only while there are entries: a manager without locks asks its server nothing.
-            if store.backend.may_fail_over() && !self.fall_asleep() {
+            if store.facts.may_fail_over && !self.fall_asleep() {
                 next = Some(next.unwrap_or(CLOCK_CHECK));
                 if now.0.since(probed) >= CLOCK_CHECK {
                     probed = now.0;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::engine::core::Core;
 use crate::engine::token::in_flight::{InFlightGuard, TokenOwner};
-use crate::protocol::answer::{Answer, Failed, Grant, Queueing, Released};
+use crate::protocol::answer::{Answer, Contention, Failed, Grant, Queueing, Released};
 use crate::protocol::request::Request;
 use crate::store::handle::Store;
 use crate::value::applied::Applied;
@@ -82,8 +82,8 @@ impl Acquisition {
                 self.request.set_applied(grant.earlier.and(Applied::Yes));
                 Ok(grant)
             }
-            Ok(Answer::Contended { nth, holder, queue, earlier }) => {
-                let is_queued = matches!(queue, Queueing::Left(_));
+            Ok(Answer::Contended(Contention { nth, holder, queue, earlier, .. })) => {
+                let is_queued = matches!(queue, Queueing::Behind(_));
                 self.request.set_applied(if is_queued {
                     earlier.and(Applied::Yes)
                 } else {

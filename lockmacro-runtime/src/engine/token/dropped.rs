@@ -176,7 +176,8 @@ impl DroppedLock {
     async fn retry_release(&mut self, store: &Store) {
         // A later grant to the token of a waiter is noticed.
         let bits = self.request.token.bits();
-        let abandoned = self.request.waits().then(|| store.backend.abandon(bits)).flatten();
+        let subscriptions = store.backend.subscriptions().filter(|_| self.request.waits());
+        let abandoned = subscriptions.map(|all| all.abandon(bits));
         loop {
             let released = self.try_once(store).await;
             self.is_first = false;
@@ -231,8 +232,8 @@ impl DroppedLock {
             Ok(_) => return Some(self.pauses.step()),
             Err(error) => error,
         };
-        let several = store.backend.are_several();
-        let is_down = store.backend.is_down(&self.request);
+        let several = store.facts.are_several;
+        let is_down = store.backend.health(&self.request).is_down;
         // An outage may end before the server counts as down. A lock that is given up meanwhile
         // would stay for the rest of its ttl.
         let passes = error.is_transient();
@@ -285,7 +286,7 @@ impl DroppedLock {
                 Either::Right((Either::Left(_), _)) => continue,
                 Either::Right((Either::Right(_), _)) => {}
             }
-            if last.is_some() || !store.backend.is_down(&self.request) {
+            if last.is_some() || !store.backend.health(&self.request).is_down {
                 return true;
             }
             if self.cleanup.may_probe(store.backend.address(&self.request)) {

@@ -10,7 +10,7 @@ use crate::inspect::found::{InspectedServer, ServerFacts};
 use crate::inspect::postgres::query;
 use crate::store::postgres::client::connection::PUSHES;
 use crate::store::postgres::client::values::column;
-use crate::store::postgres::schema::made;
+use crate::store::postgres::schema::{ROUTINES, TABLES, made};
 use crate::store::postgres::store::{Postgres, failed};
 use crate::store::remote::budget::Budget;
 use crate::store::remote::error::RemoteError;
@@ -72,13 +72,13 @@ async fn facts(postgres: &Postgres) -> Result<ServerFacts, RemoteError> {
 
 /// What has another owner than the schema, if anything has: see `install.sql`.
 fn foreign_parts(schema: &str) -> String {
-    let functions = made("FUNCTION");
-    let tables = made("TABLE");
+    let routines = made(ROUTINES);
+    let tables = made(TABLES);
     format!(
         "SELECT coalesce(string_agg(thing, ', '), '') FROM (
             SELECT p.oid::regprocedure::text FROM pg_catalog.pg_proc p, pg_catalog.pg_namespace n
                 WHERE n.oid = pronamespace AND nspname = '{schema}' AND proowner <> nspowner
-                    AND proname = ANY ('{{{functions}}}')
+                    AND proname = ANY ('{{{routines}}}')
             UNION ALL SELECT c.oid::regclass::text FROM pg_catalog.pg_class c, pg_catalog.pg_namespace n
                 WHERE n.oid = relnamespace AND nspname = '{schema}' AND relowner <> nspowner
                     AND relname = ANY ('{{{tables}}}')

@@ -9,20 +9,18 @@ use std::time::Duration;
 use futures_util::future::select;
 use tokio::time::{sleep_until, timeout};
 
-use crate::protocol::answer::{Answer, Failed, Grant, Queueing, Released, StoreFuture};
-use crate::protocol::lease::{late, too_slow};
+use crate::protocol::answer::{Answer, Contention, Failed, Queueing, Released, StoreFuture};
 use crate::protocol::request::Request;
-use crate::store::backend::{Backend, RenewKind, Wait};
+use crate::store::backend::{Backend, Facts, RenewKind, ServerHealth, Wait};
 use crate::store::lock_store::contract::LockStore;
-use crate::store::lock_store::erased::ErasedStore;
 use crate::store::lock_store::error::{StoreError, StoreErrorKind};
 use crate::store::lock_store::limits::StoreLimits;
 use crate::store::lock_store::messages::{AcquireRequest, HeldKey, Outcome};
 use crate::store::lock_store::rests::Rests;
-use crate::store::remote::budget::{Budget, CALLS_PER_TIMEOUT, Retry};
+use crate::store::remote::budget::{Budget, Retry};
 use crate::store::remote::error::{RemoteError, Transient};
 use crate::store::remote::health::{Health, Monitor};
-use crate::store::remote::reply::Reply;
+use crate::store::remote::server::{Asked, Server, acquire, ask_until};
 use crate::store::shutdown::Shutdown;
 use crate::sys::backoff::Backoff;
 use crate::sys::time::{Instant, Moment};
@@ -43,8 +41,8 @@ const GROWTH: u32 = 150;
 const AFTER_HINT: Duration = Duration::from_millis(2);
 
 /// A store of somebody else, behind what all stores on a network need.
-pub(crate) struct Adapter {
-    store: Arc<dyn ErasedStore>,
+pub(crate) struct Adapter<S> {
+    store: Arc<S>,
     about: Arc<About>,
     timeout: Duration,
     /// Whether callers without a wait fail at once while the store is down.
@@ -60,9 +58,9 @@ struct About {
     rests: Rests,
 }
 
-impl Adapter {
+impl<S: LockStore> Adapter<S> {
     /// Locks in this store, not asked yet. No answer takes longer than a quarter of `timeout`.
-    pub(crate) fn new(store: impl LockStore, timeout: Duration, fails_fast: bool) -> Self {
+    pub(crate) fn new(store: S, timeout: Duration, fails_fast: bool) -> Self {
         let name = store.name().into_boxed_str();
         let monitor = Monitor::default();
         let health = monitor.health_of(&name);
@@ -106,38 +104,6 @@ impl Adapter {
         Err(self.refusal("store", &detail))
     }
 
-    /// Asks for a lock. Transient errors are retried within the manager's timeout, or until `until`
-    /// for a caller that waits.
-    async fn acquire(&self, request: &Request, until: Option<Instant>) -> Result<Answer, Failed> {
-        let is_down = self.fails_fast && until.is_none() && self.about.health.is_silent();
-        let budget = match until {
-            Some(until) => Budget::until(until, self.timeout),
-            None if is_down && !request.only_if_free => {
-                Budget::probe(self.about.health.round_trip.shortest())
-            }
-            None => Budget::within(self.timeout),
-        };
-        let mut retry = Retry::new(budget);
-        let reply = retry.repeat(|budget, _| self.ask_once(request, budget)).await;
-        let earlier = retry.earlier;
-        match reply {
-            Ok(Reply::Granted(grant)) => Ok(Answer::Granted(Grant { earlier, ..grant })),
-            Ok(Reply::Contended { holder, .. }) => {
-                let queue = Queueing::Outside;
-                Ok(Answer::Contended { nth: 0, holder, queue, earlier })
-            }
-            Err(error) => {
-                let mut error = error.into_error(&request.key);
-                if let LockError::Unavailable { retry_after, .. } = &mut error
-                    && is_down
-                {
-                    *retry_after = Some(Duration::from_secs(1));
-                }
-                Err(Failed { error, applied: earlier })
-            }
-        }
-    }
-
     /// Asks again and again, for at most `wait` and no longer than until the manager shuts down.
     async fn wait(
         &self,
@@ -153,93 +119,41 @@ impl Adapter {
         let mut rest = self.about.rests.rest(key, Instant::now());
         if let Some(rest) = rest {
             let end = until.min(Instant::now() + rest);
-            shutdown.unless(Box::pin(paused(Box::pin(pending()), end, end))).await?;
+            shutdown.unless(Box::pin(paused(pending(), end, end))).await?;
         }
         loop {
             let is_over = until <= Instant::now();
             // In a box, as it is large, and a waiter waits most of the time.
-            let asked = Box::pin(self.ask_until(request, until, &mut earlier));
-            let reply = shutdown.unless(asked).await?;
-            let has_others = matches!(reply, Reply::Contended { .. });
+            let asked = Box::pin(async {
+                let budget = Budget::until(until, self.timeout);
+                let ask = |budget, _| async move {
+                    Ok((self.ask_once(request, budget, Applied::No).await?, ()))
+                };
+                let asked = ask_until(self, request, budget, &mut earlier, ask).await;
+                asked.map_err(|error| Failed { error, applied: earlier })
+            });
+            let (reply, ()) = shutdown.unless(asked).await?;
+            let has_others = matches!(reply, Answer::Contended(_));
             if has_others || rest.take().is_some() {
                 self.about.rests.found(key, has_others, Instant::now());
             }
-            let holder = match reply {
-                Reply::Granted(grant) => return Ok(Answer::Granted(Grant { earlier, ..grant })),
-                Reply::Contended { holder, .. } => holder,
-            };
+            let Answer::Contended(contention) = reply else { return Ok(reply.after(earlier)) };
             // Nothing is in flight now, and another token has the key.
             request.set_applied(earlier);
             if is_over {
-                let queue = Queueing::Left(0);
-                return Ok(Answer::Contended { nth: 0, holder, queue, earlier });
+                let queue = Queueing::Behind(0);
+                return Ok(Answer::Contended(Contention { queue, earlier, ..contention }));
             }
-            request.contended(&holder, 0);
+            request.contended(&contention.holder, 0);
             // A lease that should be over may take the store a while to end.
-            let left = holder.free_within.filter(|left| !left.is_zero());
+            let left = contention.holder.free_within.filter(|left| !left.is_zero());
             let end_of_lease = left.map_or(longest, |left| left + AFTER_HINT);
-            drop(holder);
+            drop(contention);
             let now = Instant::now();
             let pause = pauses.next_within(longest).min(longest).min(end_of_lease);
             let next = until.min(now + pause.max(AFTER_HINT));
             let freed = self.store.freed(key);
             shutdown.unless(Box::pin(paused(freed, now + AFTER_HINT, next))).await?;
-        }
-    }
-
-    /// Asks until the store has answered, and records whether the requests before were applied.
-    async fn ask_until(
-        &self,
-        request: &Request,
-        until: Instant,
-        earlier: &mut Applied,
-    ) -> Result<Reply, Failed> {
-        let mut retry = Retry::new(Budget::until(until, self.timeout));
-        let ask = |budget, _| async move {
-            let answered = self.ask_once(request, budget).await;
-            if let Err(RemoteError::Transient(transient)) = &answered {
-                let error = RemoteError::Transient(transient.clone()).into_error(&request.key);
-                request.events().undecided(Err(error));
-            }
-            answered
-        };
-        let reply = retry.repeat(ask).await;
-        *earlier = earlier.and(retry.earlier);
-        reply.map_err(|error| Failed { error: error.into_error(&request.key), applied: *earlier })
-    }
-
-    /// Asks for one key, once.
-    async fn ask_once(&self, request: &Request, budget: Budget) -> Result<Reply, RemoteError> {
-        // Read once: a waiter that needs a fence may join meanwhile.
-        let is_fenced = request.is_fenced();
-        let ttl = self.about.limits.usable(request.ttl);
-        let ask = AcquireRequest::new(request.key.as_str(), request.token.expose(), ttl);
-        // Since when the lease counts.
-        let sent = Moment::now();
-        // From here on a caller that is dropped may leave the token in the store.
-        request.set_applied(Applied::Unknown);
-        let asked = self.store.acquire(ask.with_fence(is_fenced));
-        match self.answered(asked, budget).await? {
-            Outcome::Granted { fence, ttl: given } => {
-                let given = given.unwrap_or(ttl);
-                if given < ttl {
-                    let detail = format!("a ttl of {given:?}, where {ttl:?} was asked");
-                    return Err(self.unexpected(detail));
-                }
-                if late(sent, request.ttl, Moment::now()) {
-                    let reason = UnavailableReason::TooSlow;
-                    return Err(self.transient(reason, too_slow(request.ttl), Applied::Unknown));
-                }
-                if given > request.ttl {
-                    request.renewed_until(Moment::now().after(given));
-                }
-                let fences = is_fenced.then(|| self.fence(fence)).transpose()?;
-                Ok(Reply::granted(request, sent, fences.into_iter().collect()))
-            }
-            Outcome::Held { by, left } => {
-                let holder = Box::new(Holder::of(by.unwrap_or_default().as_bytes(), left));
-                Ok(Reply::Contended { nth: 0, holder, value: 0, queued: None })
-            }
         }
     }
 
@@ -255,7 +169,7 @@ impl Adapter {
     /// Waits for an answer of the store, for as long as one may take.
     async fn answered<T>(
         &self,
-        asked: StoreFuture<'_, Result<T, StoreError>>,
+        asked: impl Future<Output = Result<T, StoreError>>,
         budget: Budget,
     ) -> Result<T, RemoteError> {
         let health = &self.about.health;
@@ -277,7 +191,7 @@ impl Adapter {
                     UnavailableReason::Other => UnavailableReason::Disconnected,
                     reason => *reason,
                 };
-                health.failed(reason, cause.as_ref(), self.timeout / CALLS_PER_TIMEOUT, name);
+                health.failed(reason, cause.as_ref(), self.facts().answer_time(), name);
             }
             Err(_) => health.answered(name),
         }
@@ -333,12 +247,7 @@ impl Adapter {
             self.about.rests.turn_ended(request.key.as_str(), Instant::now());
         }
         let was_held = was_held.map_err(|error| error.into_error(&request.key))?;
-        if was_held {
-            return Ok(Released::Held);
-        }
-        // An earlier call may have released it.
-        let may_have_been = retry.earlier.may_be();
-        Ok(if may_have_been { Released::Unconfirmed } else { Released::NotHeld })
+        Ok(Released::of(was_held, retry.earlier))
     }
 
     /// Renews once: the engine knows when to repeat that.
@@ -355,18 +264,27 @@ impl Adapter {
 
 /// Waits until the store hints that the key is free, or until `next`; at least until `earliest`.
 async fn paused(
-    freed: StoreFuture<'_, ()>,
+    freed: impl Future<Output = ()>,
     earliest: Instant,
     next: Instant,
 ) -> Result<(), Failed> {
-    select(freed, pin!(sleep_until(next))).await;
+    select(pin!(freed), pin!(sleep_until(next))).await;
     sleep_until(earliest.min(next)).await;
     Ok(())
 }
 
-impl Backend for Adapter {
+impl<S: LockStore> Backend for Adapter<S> {
+    fn facts(&self) -> Facts {
+        let Self { timeout, fails_fast, .. } = *self;
+        Facts { timeout, fails_fast, polls: true, ..Facts::default() }
+    }
+
+    fn health(&self, _: &Request) -> ServerHealth {
+        self.about.health.now()
+    }
+
     fn apart(&self) -> Arc<dyn Backend> {
-        let store = self.store.apart().unwrap_or_else(|| Arc::clone(&self.store));
+        let store = self.store.apart().map_or_else(|| Arc::clone(&self.store), Arc::new);
         Arc::new(Self { store, about: Arc::clone(&self.about), ..*self })
     }
 
@@ -385,7 +303,7 @@ impl Backend for Adapter {
     ) -> StoreFuture<'static, Result<Answer, Failed>> {
         Box::pin(async move {
             match patience {
-                Wait::AtOnce(until) => self.acquire(&request, until).await,
+                Wait::AtOnce(until) => acquire(&*self, &request, until).await,
                 Wait::Waits(wait, shutdown) => self.wait(&request, wait, &shutdown).await,
             }
         })
@@ -408,24 +326,12 @@ impl Backend for Adapter {
         1
     }
 
-    fn has_queue(&self) -> bool {
-        false
+    fn refusal(&self, setting: &'static str, detail: &str) -> Option<LockError> {
+        Some(Self::refusal(self, setting, detail))
     }
 
     fn address(&self, _: &Request) -> Option<Box<str>> {
         Some(self.about.name.clone())
-    }
-
-    fn answer_time(&self) -> Duration {
-        self.timeout / CALLS_PER_TIMEOUT
-    }
-
-    fn round_trip(&self, _: &LockKey) -> Duration {
-        self.about.health.round_trip.shortest()
-    }
-
-    fn is_down(&self, _: &Request) -> bool {
-        self.about.health.is_down()
     }
 
     fn is_news(&self) -> bool {
@@ -450,7 +356,39 @@ impl Backend for Adapter {
     }
 }
 
-impl fmt::Debug for Adapter {
+impl<S: LockStore> Server for Adapter<S> {
+    async fn ask_once(&self, request: &Request, budget: Budget, _: Applied) -> Asked {
+        // Read once: a waiter that needs a fence may join meanwhile.
+        let is_fenced = request.is_fenced();
+        let ttl = self.about.limits.usable(request.ttl);
+        let ask = AcquireRequest::new(request.key.as_str(), request.token.expose(), ttl);
+        // Since when the lease counts.
+        let sent = Moment::now();
+        // From here on a caller that is dropped may leave the token in the store.
+        request.set_applied(Applied::Unknown);
+        let asked = self.store.acquire(ask.with_fence(is_fenced));
+        match self.answered(asked, budget).await? {
+            Outcome::Granted { fence, ttl: given } => {
+                let given = given.unwrap_or(ttl);
+                if given < ttl {
+                    let detail = format!("a ttl of {given:?}, where {ttl:?} was asked");
+                    return Err(self.unexpected(detail));
+                }
+                if given > request.ttl {
+                    request.renewed_until(Moment::now().after(given));
+                }
+                let fences = is_fenced.then(|| self.fence(fence)).transpose()?;
+                Ok(Answer::granted(request, sent, fences.into_iter().collect()))
+            }
+            Outcome::Held { by, left } => {
+                let holder = Box::new(Holder::of(by.unwrap_or_default().as_bytes(), left));
+                Ok(Answer::Contended(Contention { holder, ..Contention::default() }))
+            }
+        }
+    }
+}
+
+impl<S: fmt::Debug> fmt::Debug for Adapter<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.store.fmt(f)
     }

@@ -10,7 +10,6 @@
 
 pub(crate) mod adapter;
 mod contract;
-mod erased;
 mod error;
 mod limits;
 mod messages;

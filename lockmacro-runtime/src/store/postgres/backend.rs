@@ -7,15 +7,31 @@ use super::client::values::stored;
 use super::store::Postgres;
 use crate::protocol::answer::{Answer, Failed, Released, StoreFuture};
 use crate::protocol::request::Request;
-use crate::store::backend::{Backend, RenewKind, Wait};
+use crate::store::backend::{Backend, Facts, RenewKind, ServerHealth, Wait};
 use crate::store::remote;
-use crate::store::remote::budget::{Budget, CALLS_PER_TIMEOUT};
-use crate::store::subscriptions::AbandonedToken;
+use crate::store::remote::budget::Budget;
+use crate::store::remote::server::{Asked, Server};
+use crate::store::subscriptions::Subscriptions;
+use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::fence::{Fence, FenceCheck};
 use crate::value::key::LockKey;
 
 impl Backend for Postgres {
+    fn facts(&self) -> Facts {
+        Facts {
+            timeout: self.timeout,
+            fails_fast: self.fails_fast,
+            may_forget: true,
+            may_fail_over: self.pool.servers.can_fail_over(),
+            ..Facts::default()
+        }
+    }
+
+    fn health(&self, _: &Request) -> ServerHealth {
+        self.pool.health.now()
+    }
+
     fn apart(&self) -> Arc<dyn Backend> {
         Arc::new(Postgres::apart(self))
     }
@@ -29,12 +45,7 @@ impl Backend for Postgres {
         request: Arc<Request>,
         wait: Wait,
     ) -> StoreFuture<'static, Result<Answer, Failed>> {
-        match wait {
-            Wait::AtOnce(until) => Box::pin(async move { self.acquire(&request, until).await }),
-            Wait::Waits(time, shutdown) => {
-                Box::pin(remote::wait::wait(self, request, time, shutdown))
-            }
-        }
+        remote::wait::ask(self, request, wait)
     }
 
     fn release<'a>(&'a self, request: &'a Request) -> StoreFuture<'a, Result<Released, LockError>> {
@@ -51,32 +62,12 @@ impl Backend for Postgres {
     }
 
     fn fence_check(&self, key: &LockKey, fence: Fence) -> Option<FenceCheck> {
-        let sql = format!("SELECT {}.check_fence($1, $2)", self.pool.servers.schema);
+        let sql = format!("CALL {}.check_fence($1, $2)", self.pool.servers.schema);
         Some(FenceCheck { sql, key: stored(key).into_owned(), fence })
     }
 
     fn address(&self, _: &Request) -> Option<Box<str>> {
         Some(self.pool.servers.name.clone())
-    }
-
-    fn answer_time(&self) -> Duration {
-        self.timeout / CALLS_PER_TIMEOUT
-    }
-
-    fn round_trip(&self, _: &LockKey) -> Duration {
-        self.pool.health.round_trip.shortest()
-    }
-
-    fn may_forget(&self) -> bool {
-        true
-    }
-
-    fn may_fail_over(&self) -> bool {
-        self.pool.servers.can_fail_over()
-    }
-
-    fn is_down(&self, _: &Request) -> bool {
-        self.pool.health.is_down()
     }
 
     fn is_news(&self) -> bool {
@@ -87,12 +78,8 @@ impl Backend for Postgres {
         self.pool.monitor.on_change(callback);
     }
 
-    fn abandon(&self, bits: u64) -> Option<AbandonedToken> {
-        Some(self.pool.subscriptions.abandon(bits))
-    }
-
-    fn alarm(&self) {
-        self.pool.subscriptions.alarm_where(|_| true);
+    fn subscriptions(&self) -> Option<&Subscriptions> {
+        Some(&self.pool.subscriptions)
     }
 
     /// Notices a server that hangs, or is no longer a primary.
@@ -102,5 +89,11 @@ impl Backend for Postgres {
 
     fn close(&self) {
         self.pool.close();
+    }
+}
+
+impl Server for Postgres {
+    async fn ask_once(&self, request: &Request, budget: Budget, _: Applied) -> Asked {
+        self.ask(request, None, budget).await.map(|(answer, _)| answer)
     }
 }

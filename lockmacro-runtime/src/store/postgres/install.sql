@@ -12,7 +12,8 @@ DECLARE
   blocker text;
   made oid;
   before oid[];
-  callers text;
+  name text;
+  callers jsonb;
 BEGIN
   -- Until the path is set, no name is looked up in schemas where others may have made such a thing.
   earlier := ARRAY[pg_catalog.current_setting('search_path'), pg_catalog.current_setting('role'),
@@ -34,8 +35,8 @@ BEGIN
   -- The functions have the rights of their owner, and run what a table's owner has attached to it.
   SELECT string_agg(format('ALTER %s OWNER TO %s', thing, owner::regrole), '; ')
     INTO foreign_parts FROM (
-    SELECT 'FUNCTION ' || oid::regprocedure FROM pg_proc
-      WHERE pronamespace = ns AND proname = ANY ('{<functions>}') AND proowner <> owner
+    SELECT 'ROUTINE ' || oid::regprocedure FROM pg_proc
+      WHERE pronamespace = ns AND proname = ANY ('{<routines>}') AND proowner <> owner
     UNION ALL SELECT 'TABLE ' || oid::regclass FROM pg_class
       WHERE relnamespace = ns AND relname = ANY ('{<tables>}') AND relowner <> owner
   ) x (thing);
@@ -55,6 +56,11 @@ BEGIN
     PERFORM set_config('role', pg_get_userbyid(owner), true);
   END IF;
   SELECT coalesce(array_agg(oid), '{}') INTO before FROM pg_proc WHERE pronamespace = ns;
+  SELECT coalesce(jsonb_object_agg(proname, names), '{}') INTO callers FROM (
+    SELECT proname, string_agg(DISTINCT
+        CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END, ', ') AS names
+      FROM pg_proc, aclexplode(proacl) a WHERE pronamespace = ns GROUP BY proname
+  ) x;
   BEGIN
     -- While this waits for a lock on a table, all calls wait behind it.
     PERFORM set_config('lock_timeout', '200ms', true);
@@ -76,15 +82,18 @@ BEGIN
       coalesce(blocker, '')
       USING ERRCODE = '55P03';
   END;
-  -- New functions are for those who may call the others. `record_fence` does what `check_fence` did.
-  FOR made IN SELECT oid FROM pg_proc WHERE pronamespace = ns AND oid <> ALL (before) LOOP
-    EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', made::regprocedure);
-    SELECT string_agg(CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END, ', ')
-      INTO callers FROM pg_proc p, pg_proc m, aclexplode(p.proacl) a
-      WHERE p.oid = ANY (before) AND m.oid = made AND p.proname = CASE m.proname
-        WHEN 'record_fence' THEN 'check_fence' ELSE 'ask' END;
-    IF callers IS NOT NULL THEN
-      EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %s', made::regprocedure, callers);
+  -- New routines are for those who may call the others, and those of fences for those who may check them.
+  FOR made, name IN SELECT oid, proname FROM pg_proc
+    WHERE pronamespace = ns AND oid <> ALL (before)
+  LOOP
+    EXECUTE format('REVOKE ALL ON ROUTINE %s FROM PUBLIC', made::regprocedure);
+    name := CASE name WHEN 'hold_fence' THEN 'check_fence' WHEN 'hold_recorded' THEN 'record_fence'
+      ELSE name END;
+    -- In version 2 one of them did both.
+    name := CASE WHEN callers ? name THEN name WHEN name = 'record_fence' THEN 'check_fence'
+      ELSE 'ask' END;
+    IF callers ? name THEN
+      EXECUTE format('GRANT EXECUTE ON ROUTINE %s TO %s', made::regprocedure, callers ->> name);
     END IF;
   END LOOP;
   PERFORM set_config(x, earlier[n], true) FROM unnest(settings) WITH ORDINALITY s (x, n);

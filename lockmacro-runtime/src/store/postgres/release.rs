@@ -63,13 +63,5 @@ async fn release(
     let row = answer?;
     // Before the end of the call, after which the process may end.
     pool.push(column(&row, 1)?, column(&row, 2)?).await;
-    let is_held: bool = column(&row, 0)?;
-    Ok(if is_held {
-        Released::Held
-    } else if earlier.may_be() {
-        // An earlier call may have released it.
-        Released::Unconfirmed
-    } else {
-        Released::NotHeld
-    })
+    Ok(Released::of(column(&row, 0)?, earlier))
 }

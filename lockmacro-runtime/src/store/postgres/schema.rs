@@ -3,28 +3,30 @@
 //! The tables of jobs are always made: programs with and without them share a schema.
 
 /// The version of the schema.
-pub(crate) const VERSION: i32 = 3;
+pub(crate) const VERSION: i32 = 4;
 
 /// With the default name of the schema, which stands nowhere else in it.
 const SCHEMA: &str =
     concat!(include_str!("schema.sql"), include_str!("../../defer/queue/postgres/jobs.sql"));
 const INSTALL: &str = include_str!("install.sql");
 const NAME: &str = "lm1";
+pub(crate) const TABLES: &[&str] = &["TABLE"];
+/// PostgreSQL's word for both.
+pub(crate) const ROUTINES: &[&str] = &["FUNCTION", "PROCEDURE"];
 
 /// The statement that makes the schema, or replaces its functions by newer ones.
 pub(crate) fn install(schema: &str) -> String {
-    let text =
-        INSTALL.replace("<functions>", &made("FUNCTION")).replace("<tables>", &made("TABLE"));
+    let text = INSTALL.replace("<routines>", &made(ROUTINES)).replace("<tables>", &made(TABLES));
     let text = text.replace("<version>", &VERSION.to_string()).replace("<schema>", SCHEMA.trim());
     text.replace(NAME, schema)
 }
 
 /// The names of what the schema is made of, as an array.
-pub(crate) fn made(kind: &str) -> String {
-    let words = format!("{kind} ");
+pub(crate) fn made(kinds: &[&str]) -> String {
     let after = SCHEMA.lines().filter(|line| line.starts_with("CREATE ")).filter_map(|line| {
-        let name = line.split_once(&words)?.1.split_once("lm1.")?.1;
-        name.split(['(', ' ']).next()
+        let (words, name) = line.split_once("lm1.")?;
+        let is_one = words.split(' ').any(|word| kinds.contains(&word));
+        is_one.then(|| name.split(['(', ' ']).next())?
     });
     after.collect::<Vec<_>>().join(",")
 }
@@ -32,11 +34,11 @@ pub(crate) fn made(kind: &str) -> String {
 /// The version of the schema, whether the server is a standby or else read-only, whether the user
 /// may call the functions, and the server's time in microseconds.
 pub(super) fn state(schema: &str) -> String {
-    let functions = made("FUNCTION");
+    let routines = made(ROUTINES);
     format!(
         "SELECT {schema}.version(), pg_is_in_recovery(), current_setting('transaction_read_only')::bool,
             bool_and(has_function_privilege(oid, 'EXECUTE')),
             (extract(epoch FROM clock_timestamp()) * 1000000)::bigint FROM pg_catalog.pg_proc
-            WHERE pronamespace = '{schema}'::regnamespace::oid AND proname = ANY ('{{{functions}}}')"
+            WHERE pronamespace = '{schema}'::regnamespace::oid AND proname = ANY ('{{{routines}}}')"
     )
 }

@@ -70,6 +70,17 @@ CREATE TABLE IF NOT EXISTS lm1.recorded (
 INSERT INTO lm1.recorded SELECT key, greatest(fence, checked), used FROM lm1.fence
   WHERE to_regprocedure('lm1.record_fence(text, bigint)') IS NULL
   ON CONFLICT DO NOTHING;
+-- They were functions up to version 3, with an answer that a late writer could leave unread.
+DO $$
+DECLARE
+  earlier regprocedure;
+BEGIN
+  FOR earlier IN SELECT oid FROM pg_proc WHERE pronamespace = 'lm1'::regnamespace
+    AND proname IN ('check_fence', 'record_fence') AND prokind = 'f'
+  LOOP
+    EXECUTE format('DROP FUNCTION %s', earlier);
+  END LOOP;
+END $$;
 
 -- The value that a holder of a key has kept for other calls of the function of this name.
 CREATE TABLE IF NOT EXISTS lm1.value (
@@ -100,7 +111,7 @@ CREATE UNLOGGED TABLE IF NOT EXISTS lm1.waiter (
 ) WITH (fillfactor = 50);
 
 CREATE OR REPLACE FUNCTION lm1.version() RETURNS int
-LANGUAGE sql IMMUTABLE AS 'SELECT 3';
+LANGUAGE sql IMMUTABLE AS 'SELECT 4';
 
 CREATE OR REPLACE FUNCTION lm1.millis(ms bigint) RETURNS interval
 LANGUAGE sql IMMUTABLE AS $$ SELECT ms * interval '1 ms' $$;
@@ -227,24 +238,49 @@ BEGIN
   RETURN CASE WHEN NOT wanted THEN '' WHEN lowest = last THEN last::text ELSE lowest || '-' || last END;
 END $$;
 
--- Whether a holder with this fence may write, until the end of the transaction that asks: that
--- holder, or one of its process before it, has the last grant of the key, and no later holder has
--- asked. Until that end nobody else is granted the key; a client that passes its lock on by itself has
--- later holders, which wait here. It fails for what was never granted, as an answer would be about another lock.
-CREATE OR REPLACE FUNCTION lm1.check_fence(k text, f bigint) RETURNS boolean
+-- Fails outside of a transaction block, where each statement is committed by itself. PostgreSQL has
+-- no function that tells. But a COMMIT in a procedure that has a handler for its failure does: inside
+-- of a block it fails with the same text as in every function, and outside of one with another text.
+-- `why` is that text, in the language of the session.
+CREATE OR REPLACE FUNCTION lm1.need_transaction(why text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  COMMIT;
+EXCEPTION WHEN invalid_transaction_termination THEN
+  IF why IS DISTINCT FROM SQLERRM THEN
+    RAISE EXCEPTION 'the check of a fence is not in a transaction, so that it protects nothing: BEGIN the transaction that writes before it'
+      USING ERRCODE = 'LM002';
+  END IF;
+END $$;
+
+-- Fails in a savepoint, as is a block of plpgsql with a handler: its rollback unlocks the fence, or
+-- takes the error of a late writer away, and the transaction goes on. `writer` has written the row.
+CREATE OR REPLACE FUNCTION lm1.need_no_savepoint(writer xid) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF writer <> pg_current_xact_id()::xid THEN
+    RAISE EXCEPTION 'the check of a fence is in a savepoint, so that its rollback takes it back: check before the savepoint'
+      USING ERRCODE = 'LM002';
+  END IF;
+END $$;
+
+-- What `check_fence` does in the transaction that calls it.
+CREATE OR REPLACE FUNCTION lm1.hold_fence(k text, f bigint, why text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
 DECLARE
   last bigint;
+  writer xid;
 BEGIN
   IF k IS NULL OR f IS NULL THEN
     RAISE EXCEPTION 'the key or the fence is NULL' USING ERRCODE = 'LM002';
   END IF;
-  -- A writer that is late locks nothing. A fence that is too large does until the error below: if it
-  -- was granted after the snapshot of the transaction, that is a serialization failure, and no mistake.
+  PERFORM lm1.need_transaction(why);
+  -- A row with a smaller fence is updated, too: if this one was granted after the snapshot of the
+  -- transaction, that is a serialization failure, and no mistake.
   UPDATE lm1.fence x SET checked = f, used = clock_timestamp()
-    WHERE x.key = k AND f >= greatest(x.first, x.checked) RETURNING x.fence INTO last;
+    WHERE x.key = k AND f >= greatest(x.first, x.checked)
+    RETURNING x.fence, x.xmin INTO last, writer;
   IF f <= last THEN
-    RETURN true;
+    PERFORM lm1.need_no_savepoint(writer);
+    RETURN;
   END IF;
   SELECT x.fence INTO last FROM lm1.fence x WHERE x.key = k;
   IF last IS NULL THEN
@@ -254,21 +290,60 @@ BEGIN
     RAISE EXCEPTION 'the fence % was never granted for %: use record_fence for a lock in another store', f, k
       USING ERRCODE = 'LM002';
   END IF;
-  RETURN false;
+  RAISE EXCEPTION 'the fence % of % is late, as a later holder was granted the lock: roll back', f, k
+    USING ERRCODE = 'LM003';
 END $$;
 
--- Whether no larger fence of the key was recorded. For locks in another store, of which nothing else
--- is known here.
-CREATE OR REPLACE FUNCTION lm1.record_fence(k text, f bigint) RETURNS boolean
+-- Aborts the transaction of a late holder by an error, so that nobody has to read an answer. A holder
+-- is in time while it, or one of its process before it, has the last grant of the key, and no later
+-- holder has asked. Then nobody else is granted the key until the end of the transaction; a client that
+-- passes its lock on by itself has later holders, which wait here. It also fails for what was never
+-- granted, as that is another lock, and where the check would be over or taken back before the writes:
+-- see `need_transaction`, for which it tries to commit, and `need_no_savepoint`.
+CREATE OR REPLACE PROCEDURE lm1.check_fence(k text, f bigint) LANGUAGE plpgsql AS $$
+DECLARE
+  why text;
+BEGIN
+  BEGIN
+    COMMIT;
+  EXCEPTION WHEN invalid_transaction_termination THEN
+    why := SQLERRM;
+  END;
+  PERFORM lm1.hold_fence(k, f, why);
+END $$;
+
+-- What `record_fence` does in the transaction that calls it.
+CREATE OR REPLACE FUNCTION lm1.hold_recorded(k text, f bigint, why text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
+DECLARE
+  writer xid;
 BEGIN
   IF k IS NULL OR f IS NULL OR f NOT BETWEEN 0 AND 9007199254740992 THEN
     RAISE EXCEPTION 'not a key and a fence: % and %', k, f USING ERRCODE = 'LM002';
   END IF;
-  INSERT INTO lm1.recorded VALUES (k, f, clock_timestamp()) ON CONFLICT DO NOTHING;
-  -- A writer that is late locks nothing.
-  UPDATE lm1.recorded SET fence = f, used = clock_timestamp() WHERE key = k AND fence <= f;
-  RETURN FOUND;
+  PERFORM lm1.need_transaction(why);
+  INSERT INTO lm1.recorded AS r VALUES (k, f, clock_timestamp()) ON CONFLICT (key) DO UPDATE
+    SET fence = excluded.fence, used = excluded.used WHERE r.fence <= f
+    RETURNING r.xmin INTO writer;
+  IF writer IS NULL THEN
+    RAISE EXCEPTION 'the fence % of % is late, as a larger one was recorded: roll back', f, k
+      USING ERRCODE = 'LM003';
+  END IF;
+  PERFORM lm1.need_no_savepoint(writer);
+END $$;
+
+-- Records the fence of a lock in another store, of which nothing else is known here, and aborts the
+-- transaction of a smaller one, as `check_fence` does.
+CREATE OR REPLACE PROCEDURE lm1.record_fence(k text, f bigint) LANGUAGE plpgsql AS $$
+DECLARE
+  why text;
+BEGIN
+  BEGIN
+    COMMIT;
+  EXCEPTION WHEN invalid_transaction_termination THEN
+    why := SQLERRM;
+  END;
+  PERFORM lm1.hold_recorded(k, f, why);
 END $$;
 
 -- Hands the key off to the first waiters, as many as may share it, for at most 5 s until they

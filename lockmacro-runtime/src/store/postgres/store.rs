@@ -13,13 +13,11 @@ use super::client::live::CONNECTION;
 use super::client::url::Database;
 use super::client::values::{column, millis, stored, values};
 use super::schema::{VERSION, install, state};
-use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
-use crate::protocol::lease::{late, too_slow};
+use crate::protocol::answer::{Answer, Contention, Queueing};
 use crate::protocol::request::Request;
 use crate::reuse::Values;
 use crate::store::remote::budget::{Budget, Retry};
-use crate::store::remote::error::{RemoteError, Transient};
-use crate::store::remote::reply::Reply;
+use crate::store::remote::error::RemoteError;
 use crate::store::remote::wait::SentRequest;
 use crate::store::subscriptions::Subscription;
 use crate::sys::random;
@@ -134,51 +132,13 @@ impl Postgres {
         }))
     }
 
-    /// Asks for a lock. Transient errors are retried within the manager's timeout, or until `until`
-    /// for a caller that waits.
-    pub(super) async fn acquire(
-        &self,
-        request: &Request,
-        until: Option<Instant>,
-    ) -> Result<Answer, Failed> {
-        let is_down = self.fails_fast && until.is_none() && self.pool.health.is_silent();
-        let budget = match until {
-            Some(until) => Budget::until(until, self.timeout),
-            None if is_down && !request.only_if_free => {
-                Budget::probe(self.pool.health.round_trip.shortest())
-            }
-            None => Budget::within(self.timeout),
-        };
-        let mut retry = Retry::new(budget);
-        let ask = |budget, _| async move {
-            let (reply, _) = self.ask(request, None, budget).await?;
-            Ok(reply)
-        };
-        let reply = retry.repeat(ask).await.map_err(|error| {
-            let mut error = error.into_error(&request.key);
-            if let LockError::Unavailable { retry_after, .. } = &mut error
-                && is_down
-            {
-                *retry_after = Some(Duration::from_secs(1));
-            }
-            Failed { error, applied: retry.earlier }
-        })?;
-        let earlier = retry.earlier;
-        Ok(match reply {
-            Reply::Granted(grant) => Answer::Granted(Grant { earlier, ..grant }),
-            Reply::Contended { nth, holder, .. } => {
-                Answer::Contended { nth, holder, queue: Queueing::Outside, earlier }
-            }
-        })
-    }
-
     /// Asks once, from the queue if the caller is a waiter.
     pub(super) async fn ask(
         &self,
         request: &Request,
         subscription: Option<&Subscription>,
         budget: Budget,
-    ) -> Result<(Reply, SentRequest), RemoteError> {
+    ) -> Result<(Answer, SentRequest), RemoteError> {
         let keys: Vec<_> = request.keys().iter().map(stored).collect();
         let holders: Vec<_> =
             request.keys().iter().map(|key| key.mode().limit().cast_signed()).collect();
@@ -203,22 +163,8 @@ impl Postgres {
         // No caller waits for these pushes.
         drop(self.pool.push(column(&row, 6)?, column(&row, 7)?));
         self.tidy();
-        let reply = self.in_time(answer(request, sent, &row, subscription.is_some())?)?;
+        let reply = answer(request, sent, &row, subscription.is_some())?;
         Ok((reply, SentRequest { sent, connection: Some(CONNECTION), received: true }))
-    }
-
-    /// Refuses a grant that arrived after its lease had ended.
-    fn in_time(&self, reply: Reply) -> Result<Reply, RemoteError> {
-        match reply {
-            Reply::Granted(grant) if late(grant.sent, grant.ttl, Moment::now()) => {
-                let reason = UnavailableReason::TooSlow;
-                let detail = too_slow(grant.ttl);
-                let error =
-                    RemoteError::Transient(Transient::new(reason, detail, Applied::Unknown));
-                Err(error.at(|| self.pool.name()))
-            }
-            reply => Ok(reply),
-        }
     }
 
     /// Removes unused rows in the background, now and then.
@@ -260,20 +206,23 @@ pub(crate) fn failed(error: RemoteError) -> LockError {
 }
 
 /// Reads the reply to a request that was sent at `sent`.
-fn answer(request: &Request, sent: Moment, row: &Row, waits: bool) -> Result<Reply, RemoteError> {
+fn answer(request: &Request, sent: Moment, row: &Row, waits: bool) -> Result<Answer, RemoteError> {
     if let Some(nth) = column::<Option<i32>>(row, 0)? {
         let holder: Option<&str> = column(row, 1)?;
         let left: i64 = column(row, 2)?;
         let rank: Option<i32> = column(row, 3)?;
         let at: i64 = column(row, 4)?;
-        let queued = waits.then(|| (rank.and_then(|rank| u32::try_from(rank).ok()), at as u64));
+        let rank = rank.and_then(|rank| u32::try_from(rank).ok());
+        let place = rank.map_or(Queueing::Full, Queueing::Behind);
+        let queue = if waits { place } else { Queueing::Outside };
         let nth = usize::try_from(nth).unwrap_or_default();
-        return Ok(Reply::contended(nth, holder.unwrap_or_default().as_bytes(), left, queued));
+        let contention = Contention::of(nth, holder.unwrap_or_default().as_bytes(), left);
+        return Ok(Answer::Contended(Contention { queue, at: at.cast_unsigned(), ..contention }));
     }
     let fences: Vec<&str> = column(row, 5)?;
     let fences = fences.into_iter().filter(|block| !block.is_empty());
     let fences: Result<Vec<FenceBlock>, ()> = fences.map(str::parse).collect();
-    Ok(Reply::granted(request, sent, fences.map_err(|()| unexpected("a fence"))?))
+    Ok(Answer::granted(request, sent, fences.map_err(|()| unexpected("a fence"))?))
 }
 
 impl fmt::Debug for Postgres {

@@ -8,26 +8,18 @@ use tokio::time::timeout_at;
 use super::client::connection::Pool;
 use super::client::values::{column, millis, stored, values};
 use super::store::Postgres;
+use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::store::remote::budget::Budget;
 use crate::store::remote::error::RemoteError;
-use crate::store::remote::reply::Reply;
 use crate::store::remote::wait::{FAR_BACK, KeyQueues, SentRequest};
-use crate::store::subscriptions::{Subscription, Subscriptions};
+use crate::store::subscriptions::Subscription;
 use crate::sys::time::Instant;
 use crate::value::limits::WAITER_TTL;
 
 impl KeyQueues for Postgres {
-    fn subscriptions(&self) -> &Arc<Subscriptions> {
-        &self.pool.subscriptions
-    }
-
-    fn slot(&self, _: &Request) -> u16 {
-        0
-    }
-
-    fn timeout(&self) -> Duration {
-        self.timeout
+    fn subscribe(&self, request: &Request) -> Subscription {
+        self.pool.subscriptions.join(0, request.token.bits())
     }
 
     /// In one statement for all of a process. A request takes the row of its key: a thousand
@@ -49,7 +41,7 @@ impl KeyQueues for Postgres {
         request: &Request,
         subscription: &Subscription,
         budget: Budget,
-    ) -> Result<(Reply, SentRequest), RemoteError> {
+    ) -> Result<(Answer, SentRequest), RemoteError> {
         // Before the request: a grant may be sent as soon as the request is answered.
         let received = self.pool.listen(budget.until).await?;
         let (reply, sent) = self.ask(request, Some(subscription), budget).await?;

@@ -6,15 +6,43 @@ use std::time::Duration;
 use super::store::Redis;
 use crate::protocol::answer::{Answer, Failed, Released, StoreFuture};
 use crate::protocol::request::Request;
-use crate::store::backend::{Backend, RenewKind, Wait};
+use crate::store::backend::{Backend, Facts, RenewKind, ServerHealth, Wait};
 use crate::store::remote;
-use crate::store::remote::budget::CALLS_PER_TIMEOUT;
-use crate::store::subscriptions::AbandonedToken;
+use crate::store::remote::budget::Budget;
+use crate::store::remote::server::{Asked, Server};
+use crate::store::subscriptions::Subscriptions;
+use crate::sys::time::Instant;
+use crate::value::applied::Applied;
 use crate::value::companion::slot;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
 
+/// Most requests that pass dead waiters. It is enough for a full queue: each request passes 128
+/// of them, see `queue.lua`.
+const PASSES_MAX: usize = 128;
+
 impl Backend for Redis {
+    fn facts(&self) -> Facts {
+        Facts {
+            timeout: self.timeout,
+            fails_fast: self.fails_fast,
+            is_replicated: self.replicated.is_some(),
+            may_forget: true,
+            may_fail_over: self.can_fail_over,
+            ..Facts::default()
+        }
+    }
+
+    fn health(&self, request: &Request) -> ServerHealth {
+        let nodes = request.keys().iter().filter_map(|key| self.nodes.node_of(key));
+        let all = nodes.map(|node| node.health().now()).reduce(|all, one| ServerHealth {
+            is_down: all.is_down || one.is_down,
+            is_silent: all.is_silent || one.is_silent,
+            ..all
+        });
+        all.unwrap_or_default()
+    }
+
     fn apart(&self) -> Arc<dyn Backend> {
         Arc::new(Redis::apart(self))
     }
@@ -28,12 +56,7 @@ impl Backend for Redis {
         request: Arc<Request>,
         wait: Wait,
     ) -> StoreFuture<'static, Result<Answer, Failed>> {
-        match wait {
-            Wait::AtOnce(until) => Box::pin(async move { self.acquire(&request, until).await }),
-            Wait::Waits(wait, shutdown) => {
-                Box::pin(remote::wait::wait(self, request, wait, shutdown))
-            }
-        }
+        remote::wait::ask(self, request, wait)
     }
 
     fn release<'a>(&'a self, request: &'a Request) -> StoreFuture<'a, Result<Released, LockError>> {
@@ -64,33 +87,8 @@ impl Backend for Redis {
         keys.chunk_by(are_in_one).next().map_or(0, <[_]>::len)
     }
 
-    fn is_replicated(&self) -> bool {
-        self.replicated.is_some()
-    }
-
     fn address(&self, request: &Request) -> Option<Box<str>> {
         self.server_of(&request.key)
-    }
-
-    fn answer_time(&self) -> Duration {
-        self.timeout / CALLS_PER_TIMEOUT
-    }
-
-    fn round_trip(&self, key: &LockKey) -> Duration {
-        self.nodes.node_of(key).map_or(Duration::ZERO, |node| node.health().round_trip.shortest())
-    }
-
-    fn may_forget(&self) -> bool {
-        true
-    }
-
-    fn may_fail_over(&self) -> bool {
-        self.can_fail_over
-    }
-
-    fn is_down(&self, request: &Request) -> bool {
-        let mut nodes = request.keys().iter().filter_map(|key| self.nodes.node_of(key));
-        nodes.any(|node| node.health().is_down())
     }
 
     fn is_news(&self) -> bool {
@@ -101,12 +99,8 @@ impl Backend for Redis {
         self.monitor.on_change(callback);
     }
 
-    fn abandon(&self, bits: u64) -> Option<AbandonedToken> {
-        Some(self.grants.subscriptions.abandon(bits))
-    }
-
-    fn alarm(&self) {
-        self.grants.subscriptions.alarm_where(|_| true);
+    fn subscriptions(&self) -> Option<&Subscriptions> {
+        Some(&self.grants.subscriptions)
     }
 
     /// Notices a server that hangs or is no longer a primary.
@@ -116,5 +110,28 @@ impl Backend for Redis {
 
     fn close(&self) {
         self.nodes.close();
+    }
+}
+
+impl Server for Redis {
+    async fn ask_once(&self, request: &Request, budget: Budget, earlier: Applied) -> Asked {
+        let mut passes = PASSES_MAX;
+        loop {
+            // A plain SET would not recognize its own token from an earlier try.
+            match self.ask(request, !earlier.may_be(), budget).await? {
+                // Each request removes waiters that have died, and the lock may be free behind
+                // them.
+                Answer::Contended(contention)
+                    if contention.is_of_nobody() && passes > 0 && Instant::now() < budget.until =>
+                {
+                    passes -= 1;
+                }
+                answer => return Ok(answer),
+            }
+        }
+    }
+
+    async fn is_back(&self, request: &Request, probe: Budget) -> Result<bool, LockError> {
+        self.refuse_down(request, probe.until).await.map(|()| true)
     }
 }

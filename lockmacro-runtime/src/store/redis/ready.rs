@@ -10,7 +10,6 @@ use futures_util::stream::FuturesUnordered;
 use redis::{Value, cmd};
 
 use super::store::Redis;
-use crate::store::backend::Backend;
 use crate::store::redis::client::node::Node;
 use crate::store::redis::client::script::ScriptCall;
 use crate::store::redis::reply::parsed;
@@ -52,7 +51,7 @@ impl Redis {
     /// Sentinels and clusters name primaries themselves.
     async fn refuse_replica(&self, budget: Budget) -> Result<(), RemoteError> {
         let Topology::One(node) = &self.nodes else { return Ok(()) };
-        if self.may_fail_over() || !node.is_replica(budget).await {
+        if self.can_fail_over || !node.is_replica(budget).await {
             return Ok(());
         }
         // A server may have been replaced under its name: the next connection leads to its heir.
@@ -120,7 +119,7 @@ impl Redis {
         let is_cluster = matches!(self.nodes, Topology::Cluster(_));
         let channels = if receives { self.grants.pattern() } else { String::new() };
         let of_waiters: &[_] = if receives { &OF_WAITERS[usize::from(is_cluster)] } else { &[] };
-        let more = [(self.is_replicated(), "wait"), (is_cluster, "asking")];
+        let more = [(self.replicated.is_some(), "wait"), (is_cluster, "asking")];
         let more = more.into_iter().filter_map(|(is_used, name)| is_used.then_some(name));
         let more = of_waiters.iter().copied().chain(more).map(str::to_owned);
         iter::once(channels).chain(needed_by(scripts::called(every_key))).chain(more).collect()
@@ -181,8 +180,7 @@ impl Node {
         Ok(rights)
     }
 
-    /// Whether the server says so. Every user may ask by HELLO; a server that does not know it is
-    /// left to the first lock.
+    /// Whether the server says so. Every user may ask by HELLO.
     async fn is_replica(&self, budget: Budget) -> bool {
         let hello = self.call(cmd("HELLO"), budget).await;
         let facts: Result<HashMap<String, Value>, _> = hello.and_then(parsed);

@@ -255,12 +255,9 @@ impl Redis {
             Ok(Value::Int(1)) => Ok(Some(Released::Held)),
             Ok(Value::Int(2)) => Ok(None),
             // The token does not hold the lock, or the key holds another type now.
-            Ok(Value::Int(0)) | Err(RemoteError::NotALock) => Ok(Some(if earlier.may_be() {
-                // An earlier call may have released it.
-                Released::Unconfirmed
-            } else {
-                Released::NotHeld
-            })),
+            Ok(Value::Int(0)) | Err(RemoteError::NotALock) => {
+                Ok(Some(Released::of(false, *earlier)))
+            }
             Ok(other) => Err(unexpected(&other)),
             Err(error) => Err(error),
         }

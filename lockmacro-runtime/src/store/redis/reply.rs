@@ -2,10 +2,10 @@
 
 use redis::{FromRedisValue, Value, from_redis_value_ref};
 
+use crate::protocol::answer::{Answer, Contention, Queueing};
 use crate::protocol::request::Request;
 use crate::store::redis::client::error::unexpected;
 use crate::store::remote::error::RemoteError;
-use crate::store::remote::reply::Reply;
 use crate::sys::time::Moment;
 use crate::value::error::LockError;
 use crate::value::fence::FenceBlock;
@@ -16,8 +16,9 @@ pub(crate) fn parsed<T: FromRedisValue>(reply: Value) -> Result<T, RemoteError> 
 }
 
 /// Reads the reply to a request that was sent at `sent`.
-pub(crate) fn answer(request: &Request, sent: Moment, reply: Value) -> Result<Reply, RemoteError> {
-    let granted = |fences| Ok(Reply::granted(request, sent, fences));
+pub(crate) fn answer(request: &Request, sent: Moment, reply: Value) -> Result<Answer, RemoteError> {
+    let granted = |fences| Ok(Answer::granted(request, sent, fences));
+    let contended = |contention| Ok(Answer::Contended(contention));
     let parts = match &reply {
         Value::Int(1) => return granted(Vec::new()),
         Value::BulkString(_) => return granted([fences_of(&reply)?].into_iter().collect()),
@@ -33,14 +34,14 @@ pub(crate) fn answer(request: &Request, sent: Moment, reply: Value) -> Result<Re
             let key = request.keys().get(nth_of(nth)).unwrap_or(&request.key).clone();
             Err(RemoteError::Final(LockError::KeyNotALock { key }))
         }
-        [Value::Int(left), Value::BulkString(value)] => Ok(Reply::contended(0, value, *left, None)),
+        [Value::Int(left), Value::BulkString(value)] => contended(Contention::of(0, value, *left)),
         [Value::Int(left), Value::BulkString(value), Value::Int(nth)] => {
-            Ok(Reply::contended(nth_of(nth), value, *left, None))
+            contended(Contention::of(nth_of(nth), value, *left))
         }
         [Value::Int(left), Value::BulkString(value), Value::Int(rank), time] => {
-            let server = from_redis_value_ref(time).map_err(|_| unexpected(time))?;
-            let queued = (u32::try_from(*rank).ok(), server);
-            Ok(Reply::contended(0, value, *left, Some(queued)))
+            let at = from_redis_value_ref(time).map_err(|_| unexpected(time))?;
+            let queue = u32::try_from(*rank).map_or(Queueing::Full, Queueing::Behind);
+            contended(Contention { queue, at, ..Contention::of(0, value, *left) })
         }
         _ => Err(unexpected(&reply)),
     }

@@ -7,6 +7,7 @@ use redis::{Cmd, InfoDict, Value};
 
 use super::release::Sending;
 use super::store::{CONFIRM_WINDOW_MS, Redis};
+use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::store::redis::client::error::unexpected;
 use crate::store::redis::client::node::Node;
@@ -15,7 +16,6 @@ use crate::store::redis::reply::parsed;
 use crate::store::redis::scripts::{RAISE_FENCE, RELEASE, REPAIR};
 use crate::store::redis::topology::route::Topology;
 use crate::store::remote::error::RemoteError;
-use crate::store::remote::reply::Reply;
 use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::fence::Fence;
@@ -72,7 +72,7 @@ impl Redis {
     }
 
     /// Asks for a lock on one key.
-    pub(crate) async fn vote(&self, request: &Request) -> Result<Reply, RemoteError> {
+    pub(crate) async fn vote(&self, request: &Request) -> Result<Answer, RemoteError> {
         self.ask(request, true, self.brief()).await
     }
 

@@ -7,10 +7,8 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 
-use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
-use crate::protocol::lease::{late, too_slow};
+use crate::protocol::answer::{Answer, Contention};
 use crate::protocol::request::Request;
-use crate::store::backend::Backend;
 use crate::store::redis::client::channels::Grants;
 use crate::store::redis::client::connector::Server;
 use crate::store::redis::client::error::unexpected;
@@ -21,13 +19,11 @@ use crate::store::redis::reply::{answer, parsed};
 use crate::store::redis::scripts::{ACQUIRE, ACQUIRE_ALL, ACQUIRE_SHARED};
 use crate::store::redis::topology::route::Topology;
 use crate::store::remote::budget::{Budget, Retry};
-use crate::store::remote::error::{RemoteError, Transient};
+use crate::store::remote::error::RemoteError;
 use crate::store::remote::health::Monitor;
-use crate::store::remote::reply::Reply;
-use crate::sys::time::{Instant, Moment};
-use crate::value::applied::Applied;
+use crate::sys::time::Moment;
 use crate::value::companion::slot;
-use crate::value::error::{LockError, UnavailableReason};
+use crate::value::error::LockError;
 use crate::value::fence::RETENTION;
 use crate::value::key::LockKey;
 use crate::value::limits::CONFIRM_WINDOW;
@@ -38,10 +34,6 @@ use crate::value::url::Url;
 /// it.
 pub(super) static CONFIRM_WINDOW_MS: LazyLock<String> =
     LazyLock::new(|| CONFIRM_WINDOW.as_millis().to_string());
-
-/// Most requests that pass dead waiters. It is enough for a full queue: each request passes 128
-/// of them, see `queue.lua`.
-const PASSES_MAX: usize = 128;
 
 pub(crate) struct Redis {
     pub(crate) nodes: Topology,
@@ -128,68 +120,6 @@ impl Redis {
         self.nodes.node_of(key).map(|node| node.server().into())
     }
 
-    /// Refuses a grant that arrived after its lease had ended.
-    pub(super) fn in_time(&self, request: &Request, reply: Reply) -> Result<Reply, RemoteError> {
-        match reply {
-            Reply::Granted(grant) if late(grant.sent, grant.ttl, Moment::now()) => {
-                let detail = too_slow(grant.ttl);
-                let transient =
-                    Transient::new(UnavailableReason::TooSlow, detail, Applied::Unknown);
-                let server = self.server_of(&request.key);
-                Err(RemoteError::Transient(Transient { server, ..transient }))
-            }
-            reply => Ok(reply),
-        }
-    }
-
-    /// Asks for a lock. Transient errors are retried within the manager's timeout, or until `until`
-    /// for a caller that waits.
-    pub(crate) async fn acquire(
-        &self,
-        request: &Request,
-        until: Option<Instant>,
-    ) -> Result<Answer, Failed> {
-        // The first request of a waiter does not wait either.
-        if until.is_none() && !request.only_if_free && self.is_down(request) {
-            Box::pin(self.refuse_down(request))
-                .await
-                .map_err(|error| Failed { error, applied: Applied::No })?;
-        }
-        let waiting = until.map(|until| Budget::until(until, self.timeout));
-        let mut retry = Retry::new(waiting.unwrap_or_else(|| self.budget()));
-        let ask = |budget, earlier: Applied| async move {
-            // A plain SET would not recognize its own token from an earlier try.
-            let reply = self.ask(request, !earlier.may_be(), budget).await?;
-            self.in_time(request, reply)
-        };
-        let mut passes = PASSES_MAX;
-        loop {
-            let reply = retry.repeat(ask).await.map_err(|error| {
-                let error = error.into_error(&request.key);
-                Failed { error, applied: retry.earlier }
-            })?;
-            let earlier = retry.earlier;
-            match reply {
-                Reply::Granted(grant) => {
-                    return Ok(Answer::Granted(Grant { earlier, ..grant }));
-                }
-                reply
-                    if reply.is_held_by_nobody()
-                        && passes > 0
-                        && Instant::now() < retry.budget.until =>
-                {
-                    // Each request removes waiters that have died, and the lock may be free behind
-                    // them.
-                    passes -= 1;
-                }
-                Reply::Contended { nth, holder, .. } => {
-                    let queue = Queueing::Outside;
-                    return Ok(Answer::Contended { nth, holder, queue, earlier });
-                }
-            }
-        }
-    }
-
     /// Asks once: by a plain SET while no request with this token was sent, then by the script,
     /// which recognizes the token. A fence always needs the script. Of several keys all are
     /// granted, or none.
@@ -198,7 +128,7 @@ impl Redis {
         request: &Request,
         first: bool,
         budget: Budget,
-    ) -> Result<Reply, RemoteError> {
+    ) -> Result<Answer, RemoteError> {
         let every_key = self.may_use_every_key(budget).await?;
         let is_exclusive = request.key.mode().is_exclusive();
         let is_single = request.several().is_empty();
@@ -238,7 +168,7 @@ impl Redis {
     }
 
     /// Asks by a plain SET; `None` when the lock is contended and the script has to say how.
-    async fn set(&self, request: &Request, budget: Budget) -> Result<Option<Reply>, RemoteError> {
+    async fn set(&self, request: &Request, budget: Budget) -> Result<Option<Answer>, RemoteError> {
         let key = request.key.as_str();
         let token = request.token.expose();
         let send = |node: Node| {
@@ -248,13 +178,11 @@ impl Redis {
         };
         let sent = Moment::now();
         match self.nodes.route(|| slot(key), budget, send).await? {
-            Value::Okay => Ok(Some(Reply::granted(request, sent, Vec::new()))),
+            Value::Okay => Ok(Some(Answer::granted(request, sent, Vec::new()))),
             // The caller waits anyway, and learns of the holder by the request that joins the
             // queue.
             Value::Nil if request.only_if_free => {
-                let holder = Box::default();
-                let queued = None;
-                Ok(Some(Reply::Contended { nth: 0, holder, value: 0, queued }))
+                Ok(Some(Answer::Contended(Contention::default())))
             }
             Value::Nil => Ok(None),
             other => Err(unexpected(&other)),
@@ -268,14 +196,14 @@ impl Redis {
         &self,
         request: &Request,
         budget: Budget,
-    ) -> Result<Option<Reply>, RemoteError> {
+    ) -> Result<Option<Answer>, RemoteError> {
         let ttl = request.ttl.as_millis().to_string();
         let limit = request.key.mode().limit();
         let args = [request.token.expose(), &ttl, &limit.to_string()];
         let sent = Moment::now();
         let reply = self.eval(ACQUIRE_SHARED.with(request.keys(), &args), budget).await?;
         let is_granted: bool = parsed(reply)?;
-        Ok(is_granted.then(|| Reply::granted(request, sent, Vec::new())))
+        Ok(is_granted.then(|| Answer::granted(request, sent, Vec::new())))
     }
 
     /// Whether the keys of one script call have to be in one slot.

@@ -4,10 +4,10 @@
 use fastrand::Rng;
 use redis::{PushInfo, PushKind, Value};
 
+use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::store::redis::client::channels::{Channels, Grants};
 use crate::store::redis::reply::answer;
-use crate::store::remote::reply::Reply;
 use crate::store::subscriptions::Signal;
 use crate::sys::time::Moment;
 use crate::value::token::Token;
@@ -88,7 +88,7 @@ fn only_a_reply_that_says_so_is_a_grant() {
             Value::Array(parts) => parts.iter().all(|part| matches!(part, Value::BulkString(_))),
             _ => false,
         };
-        if let Ok(Reply::Granted(_)) = answer(&request, Moment::now(), reply.clone()) {
+        if let Ok(Answer::Granted(_)) = answer(&request, Moment::now(), reply.clone()) {
             assert!(says_so, "{reply:?}");
             grants += 1;
         }

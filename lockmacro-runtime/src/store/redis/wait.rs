@@ -1,45 +1,34 @@
 //! The requests of waiters, which join the queue.
 
 use std::num::NonZeroU64;
-use std::sync::Arc;
-use std::time::Duration;
 
 use super::store::{CONFIRM_WINDOW_MS, Redis};
+use crate::protocol::answer::{Answer, Queueing};
 use crate::protocol::request::Request;
 use crate::store::redis::client::node::Node;
 use crate::store::redis::reply::answer;
 use crate::store::redis::scripts::ACQUIRE;
 use crate::store::remote::budget::Budget;
 use crate::store::remote::error::RemoteError;
-use crate::store::remote::reply::Reply;
 use crate::store::remote::wait::{KeyQueues, SentRequest};
-use crate::store::subscriptions::{Subscription, Subscriptions};
+use crate::store::subscriptions::Subscription;
 use crate::sys::time::Moment;
 use crate::value::applied::Applied;
 use crate::value::companion::slot;
 use crate::value::limits::{QUEUE_MAX, WAITER_TTL};
 
 impl KeyQueues for Redis {
-    fn subscriptions(&self) -> &Arc<Subscriptions> {
-        &self.grants.subscriptions
-    }
-
-    fn slot(&self, request: &Request) -> u16 {
-        slot(request.key.as_str())
-    }
-
-    fn timeout(&self) -> Duration {
-        self.timeout
+    fn subscribe(&self, request: &Request) -> Subscription {
+        self.grants.subscriptions.join(slot(request.key.as_str()), request.token.bits())
     }
 
     /// By a script that merges the calls of many.
-    async fn ask_first(&self, request: &Request) -> Result<Option<Reply>, RemoteError> {
+    async fn ask_first(&self, request: &Request) -> Result<Option<Answer>, RemoteError> {
         let budget = self.brief();
         if !self.may_use_every_key(budget).await? || request.fenced {
             return Ok(None);
         }
-        let reply = self.share(request, budget).await?;
-        reply.map(|reply| self.in_time(request, reply)).transpose()
+        self.share(request, budget).await
     }
 
     async fn ask_queued(
@@ -47,12 +36,11 @@ impl KeyQueues for Redis {
         request: &Request,
         subscription: &Subscription,
         budget: Budget,
-    ) -> Result<(Reply, SentRequest), RemoteError> {
+    ) -> Result<(Answer, SentRequest), RemoteError> {
         // The first request of a manager checks the rights.
         self.may_use_every_key(budget).await?;
         let ask = |node| self.ask_node(node, request, subscription, budget);
-        let (reply, sent_request) = self.nodes.route(|| subscription.slot(), budget, ask).await?;
-        Ok((self.in_time(request, reply)?, sent_request))
+        self.nodes.route(|| subscription.slot(), budget, ask).await
     }
 }
 
@@ -63,7 +51,7 @@ impl Redis {
         request: &Request,
         subscription: &Subscription,
         budget: Budget,
-    ) -> Result<(Reply, SentRequest), RemoteError> {
+    ) -> Result<(Answer, SentRequest), RemoteError> {
         // Before the request: a grant may be sent as soon as the request is answered.
         let received = node.listen(subscription.slot(), budget).await?;
         let ttl = request.ttl.as_millis().to_string();
@@ -95,8 +83,10 @@ impl Redis {
         let connection = before.filter(|before| node.connection() == Some(*before));
         let connection = connection.and_then(NonZeroU64::new);
         let reply = answer(request, sent, reply)?;
-        if let Reply::Contended { queued: Some((_, now)), .. } = &reply {
-            node.connector().clock.note(*now);
+        if let Answer::Contended(contention) = &reply
+            && contention.queue != Queueing::Outside
+        {
+            node.connector().clock.note(contention.at);
         }
         Ok((reply, SentRequest { sent, connection, received }))
     }
@@ -104,6 +94,9 @@ impl Redis {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
     use super::*;
     use crate::store::remote::wait::wait;
     use crate::value::token::Token;

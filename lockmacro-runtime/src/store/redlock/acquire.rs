@@ -6,14 +6,12 @@ use std::time::Duration;
 use tokio::time::sleep_until;
 
 use super::store::{Redlock, RetryDelay, Round, attempt};
-use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
+use crate::protocol::answer::{Answer, Contention, Failed, Grant, Queueing};
 use crate::protocol::lease;
 use crate::protocol::request::Request;
 use crate::store::redlock::attempts::Attempts;
 use crate::store::redlock::node::replaced;
-use crate::store::redlock::quorum::{
-    Contention, NodeError, Tally, Verdict, Vote, majority, no_quorum,
-};
+use crate::store::redlock::quorum::{NodeError, Rival, Tally, Verdict, majority, no_quorum};
 use crate::sys::time::{Instant, Moment};
 use crate::value::applied::Applied;
 use crate::value::error::{LockError, UnavailableReason};
@@ -21,7 +19,7 @@ use crate::value::fence::Fence;
 
 /// Why an attempt failed. Its tokens are released.
 enum Failure {
-    Contended(Contention),
+    Contended(Rival),
     /// `transient` when another attempt may succeed.
     Fault {
         error: LockError,
@@ -62,15 +60,17 @@ impl Redlock {
             let over = until.is_some_and(|until| until <= Instant::now());
             let left = match self.attempt(request).await {
                 Ok(grant) => return Ok(Answer::Granted(grant)),
-                Err(Failure::Contended(Contention { holder, split, nobody })) => {
+                Err(Failure::Contended(Rival { holder, split, nobody })) => {
                     let left = holder.free_within;
                     let holder = if nobody { Box::default() } else { Box::new(holder) };
                     // With split votes nobody may have the lock.
                     if over || !waits && !split {
                         // There is no queue, so no waiter is before this one.
-                        let queue = if waits { Queueing::Left(0) } else { Queueing::Outside };
+                        let queue = if waits { Queueing::Behind(0) } else { Queueing::Outside };
                         let earlier = request.applied();
-                        return Ok(Answer::Contended { nth: 0, holder, queue, earlier });
+                        let contention =
+                            Contention { holder, queue, earlier, ..Default::default() };
+                        return Ok(Answer::Contended(contention));
                     }
                     if split || nobody {
                         request.events().undecided(Ok(&holder))
@@ -121,9 +121,9 @@ impl Redlock {
             }
             Verdict::Contended => {
                 // The first answers may name different holders, of which one has the lock.
-                let contention = counted(&mut round, &mut tally, until, Tally::contention).await;
+                let rival = counted(&mut round, &mut tally, until, Tally::rival).await;
                 round.go_on();
-                Failure::Contended(contention)
+                Failure::Contended(rival)
             }
             Verdict::NoQuorum => {
                 // The other answers only complete the error.
@@ -207,7 +207,7 @@ impl Redlock {
 /// Counts votes until they answer a question. After the deadline, or the last vote, a node that has
 /// not answered counts as failed.
 async fn counted<T>(
-    round: &mut Round<'_, Result<Vote, NodeError>>,
+    round: &mut Round<'_, Result<Answer, NodeError>>,
     tally: &mut Tally,
     until: Instant,
     answer: impl Fn(&Tally) -> Option<T>,

@@ -7,11 +7,12 @@ use std::{fmt, mem};
 
 use tokio::time::timeout;
 
+use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::store::redis::store::Redis;
 use crate::store::redlock::attempts::{Attempts, Withheld};
 use crate::store::redlock::node_names::same;
-use crate::store::redlock::quorum::{NodeError, Vote};
+use crate::store::redlock::quorum::NodeError;
 use crate::store::redlock::rules::Rules;
 use crate::sys::backoff::Backoff;
 use crate::sys::sync::Mutex;
@@ -96,7 +97,7 @@ impl Nodes {
         nth: usize,
         (attempts, token): (Arc<Attempts>, u64),
         attempt: Arc<Request>,
-    ) -> Result<Vote, NodeError> {
+    ) -> Result<Answer, NodeError> {
         let connection = self.admit(nth).await?;
         let request = attempts
             .note_sent(nth, token, (hash_of(attempt.token.expose().as_bytes()), attempt.ttl))
@@ -110,7 +111,7 @@ impl Nodes {
         let asked = Moment::now();
         let mut voting = pin!(async {
             let reply = node.vote(&attempt).await;
-            reply.map(Vote::of).map_err(|error| NodeError::of(error, &attempt.key))
+            reply.map_err(|error| NodeError::of(error, &attempt.key))
         });
         // The caller's own timeout may be shorter, and does not count here.
         let voted = match timeout(self.slow, &mut voting).await {
@@ -123,8 +124,8 @@ impl Nodes {
             }
         };
         request.answered(match &voted {
-            Ok(Vote::Granted(_)) => Applied::Yes,
-            Ok(Vote::Contended { .. }) => Applied::No,
+            Ok(Answer::Granted(_)) => Applied::Yes,
+            Ok(_) => Applied::No,
             Err(node_error) => node_error.applied,
         });
         match &voted {
@@ -136,7 +137,7 @@ impl Nodes {
                     transient: true,
                 });
             }
-            Ok(Vote::Contended { value, .. }) if attempts.recognises(nth, *value) => {
+            Ok(Answer::Contended(found)) if attempts.recognises(nth, found.value) => {
                 return Err(unanswered(UnavailableReason::Timeout, UNRELEASED));
             }
             _ => {}

@@ -2,24 +2,13 @@
 
 use std::time::Duration;
 
+use crate::protocol::answer::Answer;
 use crate::store::remote::error::{RemoteError, Transient};
-use crate::store::remote::reply::Reply;
 use crate::value::applied::Applied;
 use crate::value::error::{LockError, NodeReply, UnavailableReason};
 use crate::value::fence::FenceBlock;
 use crate::value::holder::Holder;
 use crate::value::key::LockKey;
-
-/// Answer of a node to a request.
-#[derive(Debug)]
-pub(crate) enum Vote {
-    Granted(Vec<FenceBlock>),
-    /// `value` is a hash of the key's whole value: two holders of one process have the same label.
-    Contended {
-        holder: Holder,
-        value: u64,
-    },
-}
 
 /// Why a node has not answered, and whether the request was applied all the same.
 #[derive(Debug, Clone)]
@@ -28,16 +17,6 @@ pub(crate) struct NodeError {
     pub(crate) applied: Applied,
     /// Another try may succeed.
     pub(crate) transient: bool,
-}
-
-impl Vote {
-    /// The vote in a node's reply.
-    pub(crate) fn of(reply: Reply) -> Self {
-        match reply {
-            Reply::Granted(grant) => Vote::Granted(grant.fences),
-            Reply::Contended { holder, value, .. } => Vote::Contended { holder: *holder, value },
-        }
-    }
 }
 
 impl NodeError {
@@ -60,7 +39,7 @@ impl NodeError {
 }
 
 /// A node's vote; `None` while it has not answered.
-type Cast = Option<Result<Vote, NodeError>>;
+type Cast = Option<Result<Answer, NodeError>>;
 
 /// The votes so far, in the order of the nodes.
 #[derive(Debug)]
@@ -81,7 +60,7 @@ pub(crate) enum Verdict {
 
 /// The holder at the most nodes, and whether it has the lock.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Contention {
+pub(crate) struct Rival {
     pub(crate) holder: Holder,
     /// The holder is not known to have a majority: others may have asked at the same moment.
     pub(crate) split: bool,
@@ -104,7 +83,7 @@ impl Tally {
         Self { votes: (0..nodes).map(|_| None).collect() }
     }
 
-    pub(crate) fn add(&mut self, nth: usize, vote: Result<Vote, NodeError>) {
+    pub(crate) fn add(&mut self, nth: usize, vote: Result<Answer, NodeError>) {
         self.votes[nth] = Some(vote);
     }
 
@@ -118,7 +97,7 @@ impl Tally {
 
     /// The verdict, as soon as no further answer can change it.
     pub(crate) fn verdict(&self) -> Option<Verdict> {
-        let granted = self.count(|vote| matches!(vote, Some(Ok(Vote::Granted(_)))));
+        let granted = self.count(|vote| matches!(vote, Some(Ok(Answer::Granted(_)))));
         let answered = self.count(is_answer);
         let open = self.count(Option::is_none);
         let majority = majority(self.votes.len());
@@ -139,7 +118,7 @@ impl Tally {
     /// these nodes issued before.
     pub(crate) fn won(&self) -> (Vec<usize>, Option<FenceBlock>) {
         let granted = self.votes.iter().enumerate().filter_map(|(nth, vote)| match vote {
-            Some(Ok(Vote::Granted(fences))) => Some((nth, fences)),
+            Some(Ok(Answer::Granted(grant))) => Some((nth, &grant.fences)),
             _ => None,
         });
         let (won, fences): (_, Vec<_>) = granted.unzip();
@@ -148,9 +127,9 @@ impl Tally {
 
     /// The holder at the most nodes, once it is known to have a majority, or no further answer can
     /// show one that has.
-    pub(crate) fn contention(&self) -> Option<Contention> {
+    pub(crate) fn rival(&self) -> Option<Rival> {
         let held = self.votes.iter().filter_map(|vote| match vote {
-            Some(Ok(Vote::Contended { holder, value })) => Some((*value, holder)),
+            Some(Ok(Answer::Contended(it))) => Some((it.value, &*it.holder)),
             _ => None,
         });
         let of = |value| held.clone().filter(move |(other, _)| *other == value);
@@ -161,7 +140,7 @@ impl Tally {
         if known < majority && known + open >= majority {
             return None;
         }
-        let Some((value, holder)) = most else { return Some(Contention::default()) };
+        let Some((value, holder)) = most else { return Some(Rival::default()) };
         let mut left = Some(Duration::ZERO);
         for (_, theirs) in of(value) {
             left = left.zip(theirs.free_within).map(|(left, theirs)| left.max(theirs));
@@ -170,7 +149,7 @@ impl Tally {
         let split = known < majority;
         let nobody = known + unknown < majority;
         let holder = Holder { free_within: left, ..holder.clone() };
-        Some(Contention { holder, split, nobody })
+        Some(Rival { holder, split, nobody })
     }
 
     /// Once every node has answered, or counts as failed: the errors, node by node, or the error
@@ -211,21 +190,32 @@ pub(crate) fn no_quorum(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::answer::Contention;
+    use crate::protocol::request::Request;
+    use crate::sys::time::Moment;
+    use crate::value::limits::TTL_MAX;
+    use crate::value::token::{Token, hash_of};
 
-    fn granted() -> Result<Vote, NodeError> {
-        Ok(Vote::Granted(Vec::new()))
+    fn granted() -> Result<Answer, NodeError> {
+        let sent = Moment::at(Duration::ZERO);
+        let request = Request::new("k".into(), Token::new("", "", "").unwrap(), TTL_MAX, sent);
+        Ok(Answer::granted(&request, sent, Vec::new()))
     }
 
     fn other(owner: &str, seconds: u64) -> Holder {
         Holder { free_within: Some(Duration::from_secs(seconds)), ..Holder::new(owner) }
     }
 
-    fn contended(owner: &str, seconds: u64) -> Result<Vote, NodeError> {
-        let value = crate::value::token::hash_of(owner.as_bytes());
-        Ok(Vote::Contended { holder: other(owner, seconds), value })
+    fn held(holder: Holder, value: u64) -> Result<Answer, NodeError> {
+        let holder = Box::new(holder);
+        Ok(Answer::Contended(Contention { holder, value, ..Default::default() }))
     }
 
-    fn failed() -> Result<Vote, NodeError> {
+    fn contended(owner: &str, seconds: u64) -> Result<Answer, NodeError> {
+        held(other(owner, seconds), hash_of(owner.as_bytes()))
+    }
+
+    fn failed() -> Result<Answer, NodeError> {
         let error = Box::new(LockError::because(UnavailableReason::Timeout, ""));
         Err(NodeError { error, applied: Applied::Unknown, transient: true })
     }
@@ -291,9 +281,9 @@ mod tests {
         tally.add(1, contended("web-2", 7));
         tally.add(2, contended("web-2", 8));
         let holder = other("web-2", 8);
-        let known = Contention { holder, split: false, nobody: false };
-        assert_eq!(tally.contention(), Some(known));
-        let seen = |tally: &Tally| tally.contention().map(|it| (it.split, it.nobody));
+        let known = Rival { holder, split: false, nobody: false };
+        assert_eq!(tally.rival(), Some(known));
+        let seen = |tally: &Tally| tally.rival().map(|it| (it.split, it.nobody));
         tally.add(2, failed());
         // One of the two may hold the lock at the third node.
         assert_eq!(seen(&tally), Some((true, false)));
@@ -303,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_further_answer_may_show_the_holder() {
-        let is_split = |tally: &Tally| tally.contention().map(|it| it.split);
+        let is_split = |tally: &Tally| tally.rival().map(|it| it.split);
         let mut tally = Tally::of(3);
         tally.add(0, contended("web-1", 3));
         tally.add(1, contended("web-2", 7));
@@ -320,11 +310,10 @@ mod tests {
     #[test]
     fn two_tokens_of_one_process_are_two_holders() {
         let mut tally = Tally::of(3);
-        for held in 0..3 {
-            let holder = other("web-1", 3);
-            tally.add(held, Ok(Vote::Contended { holder, value: held as u64 }));
+        for nth in 0..3 {
+            tally.add(nth, held(other("web-1", 3), nth as u64));
         }
-        assert!(tally.contention().is_some_and(|it| it.split));
+        assert!(tally.rival().is_some_and(|it| it.split));
     }
 
     #[test]

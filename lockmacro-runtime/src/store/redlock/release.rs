@@ -139,7 +139,7 @@ impl Nodes {
         let Withdrawal { ref attempts, node, last } = withdrawal;
         let redis = &self.all[node];
         // The request itself has a timeout, so this wait is bounded.
-        attempts.requests_ended(node, last, redis.answer_time() * 2).await;
+        attempts.requests_ended(node, last, redis.facts().answer_time() * 2).await;
         let ended = attempts.tokens_at(node, last).into_iter().filter(|(_, ended)| *ended);
         join_all(ended.map(|(token, _)| {
             let key = &first.key;

@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout_at};
 
 use crate::protocol::answer::{Answer, Failed, Released, StoreFuture};
 use crate::protocol::request::Request;
-use crate::store::backend::{Backend, RenewKind, Wait};
+use crate::store::backend::{Backend, Facts, RenewKind, ServerHealth, Wait};
 use crate::store::redis::client::url::Deployment;
 use crate::store::redis::store::Redis;
 use crate::store::redlock::attempts::Attempts;
@@ -206,6 +206,14 @@ impl Redlock {
 }
 
 impl Backend for Redlock {
+    fn facts(&self) -> Facts {
+        Facts { timeout: self.timeout, polls: true, are_several: true, ..Facts::default() }
+    }
+
+    fn health(&self, _: &Request) -> ServerHealth {
+        ServerHealth { round_trip: self.usual_round_trip(), ..ServerHealth::default() }
+    }
+
     fn apart(&self) -> Arc<dyn Backend> {
         let nodes = Arc::new(self.nodes.apart());
         let round_trip = Arc::clone(&self.round_trip);
@@ -249,24 +257,8 @@ impl Backend for Redlock {
         1
     }
 
-    fn has_queue(&self) -> bool {
-        false
-    }
-
     fn address(&self, _: &Request) -> Option<Box<str>> {
         Some(self.servers())
-    }
-
-    fn answer_time(&self) -> Duration {
-        self.nodes.all.first().map_or(self.timeout, |node| node.answer_time())
-    }
-
-    fn round_trip(&self, _: &LockKey) -> Duration {
-        self.usual_round_trip()
-    }
-
-    fn are_several(&self) -> bool {
-        true
     }
 
     /// Not while a majority is down. One node that is there decides how often.

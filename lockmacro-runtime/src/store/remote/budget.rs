@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
+use crate::store::backend::CALLS_PER_TIMEOUT;
 use crate::store::remote::error::{RemoteError, Transient};
 use crate::sys::backoff::Backoff;
 use crate::sys::time::Instant;
 use crate::value::applied::Applied;
 use crate::value::error::UnavailableReason;
 
-/// Unanswered commands that fit into the manager's timeout.
-pub(crate) const CALLS_PER_TIMEOUT: u32 = 4;
-/// How long a caller without a wait waits for a server that is down, besides some round trips.
+/// How long a caller without a wait waits for a server that is down, besides some round trips: to
+/// connect, to log in, and for the answer.
 const PROBE: Duration = Duration::from_millis(40);
 const PROBE_ROUND_TRIPS: u32 = 5;
 

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use crate::store::backend::ServerHealth;
 use crate::sys::metrics::tell;
 use crate::sys::sync::Mutex;
 use crate::sys::time::Instant;
@@ -215,6 +216,13 @@ impl Health {
             cause: outage.cause.clone(),
         };
         self.down(silence).filter(|silence| is_silent(silence.reason))
+    }
+
+    /// How the server is now.
+    pub(crate) fn now(&self) -> ServerHealth {
+        let is_silent = self.is_silent();
+        let round_trip = self.round_trip.shortest();
+        ServerHealth { is_down: self.is_down(), is_silent, round_trip }
     }
 
     /// Whether the server is down, and gives no answer.

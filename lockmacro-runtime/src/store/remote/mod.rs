@@ -6,7 +6,8 @@
 //! up to the engine. [`health`] is what all connections of a manager know of a server together, and
 //! [`clock`] what is known of its time, by which a request that is late is not served any more.
 //!
-//! A waiter is driven by [`wait`]: it joins the queue of its server, and is granted the lock by a
+//! A [`server`] says how one request is sent; its retries, and what is made of the answers, are the
+//! same for all of them. A waiter is driven by [`wait`]: it joins the queue of its server, and is granted the lock by a
 //! [`push`]. It asks again from time to time, in case a push did not arrive. Connecting is a
 //! [`singleflight`]: many callers wait for it, and none of them delays the others.
 
@@ -15,7 +16,7 @@ pub(crate) mod clock;
 pub(crate) mod error;
 pub(crate) mod health;
 pub(crate) mod push;
-pub(crate) mod reply;
+pub(crate) mod server;
 pub(crate) mod singleflight;
 #[cfg(any(feature = "postgres-tls", feature = "tls"))]
 pub(crate) mod tls;

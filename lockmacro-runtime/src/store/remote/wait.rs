@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use tokio::time::timeout_at;
 
-use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
+use crate::protocol::answer::{Answer, Contention, Failed, Grant, Queueing, StoreFuture};
 use crate::protocol::request::Request;
-use crate::store::remote::budget::{Budget, Retry};
+use crate::store::backend::Wait;
+use crate::store::remote::budget::Budget;
 use crate::store::remote::error::RemoteError;
-use crate::store::remote::reply::Reply;
+use crate::store::remote::server::{Server, acquire, ask_until, in_time};
 use crate::store::shutdown::Shutdown;
-use crate::store::subscriptions::{HandOff, Signal, Subscription, Subscriptions};
+use crate::store::subscriptions::{HandOff, Signal, Subscription};
 use crate::store::tick::{Foreign, tick};
 use crate::sys::random;
 use crate::sys::time::{Instant, Moment};
@@ -28,15 +29,9 @@ use crate::value::limits::FOR_EVER;
 pub(crate) const FAR_BACK: u32 = 16;
 
 /// Servers with a queue for each key.
-pub(crate) trait KeyQueues: Send + Sync + 'static {
-    /// The subscriptions that their pushes are for.
-    fn subscriptions(&self) -> &Arc<Subscriptions>;
-
-    /// The slot of a waiter's key.
-    fn slot(&self, request: &Request) -> u16;
-
-    /// The manager's timeout.
-    fn timeout(&self) -> Duration;
+pub(crate) trait KeyQueues: Server + 'static {
+    /// The subscription of a waiter to its grant.
+    fn subscribe(&self, request: &Request) -> Subscription;
 
     /// Keeps the place of a waiter far back in the queue, without a request of its own. Returns
     /// whether that is enough: otherwise the waiter has to ask.
@@ -49,7 +44,7 @@ pub(crate) trait KeyQueues: Send + Sync + 'static {
     fn ask_first(
         &self,
         _: &Request,
-    ) -> impl Future<Output = Result<Option<Reply>, RemoteError>> + Send {
+    ) -> impl Future<Output = Result<Option<Answer>, RemoteError>> + Send {
         ready(Ok(None))
     }
 
@@ -59,7 +54,19 @@ pub(crate) trait KeyQueues: Send + Sync + 'static {
         request: &Request,
         subscription: &Subscription,
         budget: Budget,
-    ) -> impl Future<Output = Result<(Reply, SentRequest), RemoteError>> + Send;
+    ) -> impl Future<Output = Result<(Answer, SentRequest), RemoteError>> + Send;
+}
+
+/// Asks for a lock, and waits for it if the caller waits.
+pub(crate) fn ask<Q: KeyQueues>(
+    queue: Arc<Q>,
+    request: Arc<Request>,
+    how_long: Wait,
+) -> StoreFuture<'static, Result<Answer, Failed>> {
+    match how_long {
+        Wait::AtOnce(until) => Box::pin(async move { acquire(&*queue, &request, until).await }),
+        Wait::Waits(time, shutdown) => Box::pin(wait(queue, request, time, shutdown)),
+    }
 }
 
 /// Waits for at most `wait`, and no longer than until the manager shuts down.
@@ -70,15 +77,17 @@ pub(crate) fn wait<Q: KeyQueues>(
     shutdown: Arc<Shutdown>,
 ) -> impl Future<Output = Result<Answer, Failed>> + Send {
     let until = Instant::now() + wait.min(FOR_EVER);
-    let subscription = queue.subscriptions().join(queue.slot(&request), request.token.bits());
+    let subscription = queue.subscribe(&request);
     let mut earlier = request.applied_before();
     let mut foreign = Foreign::default();
     // No `async fn`, which stores its arguments twice: each waiter holds this future.
     async move {
         if !request.key.mode().is_exclusive() {
             let first = Box::pin(async { Ok(queue.ask_first(&request).await) });
-            match shutdown.unless(first).await? {
-                Ok(Some(Reply::Granted(grant))) => return Ok(Answer::Granted(grant)),
+            let first = shutdown.unless(first).await?;
+            match first.and_then(|first| first.map(|it| in_time(&*queue, &request, it)).transpose())
+            {
+                Ok(Some(answer @ Answer::Granted(_))) => return Ok(answer),
                 Ok(_) => {}
                 // The next request has the same fault, or finds what became of this one.
                 Err(_) => earlier = Applied::Unknown,
@@ -143,46 +152,31 @@ async fn ask_once<Q: KeyQueues>(
     (earlier, foreign): (&mut Applied, &mut Foreign),
 ) -> Result<ControlFlow<Answer, Box<QueuePlace>>, Failed> {
     let over = until <= Instant::now();
-    let mut retry = Retry::new(Budget::until(until, server.timeout()));
-    let ask = |budget, _| async move {
-        let answered = server.ask_queued(request, subscription, budget).await;
-        if let Err(RemoteError::Transient(transient)) = &answered {
-            let error = RemoteError::Transient(transient.clone()).into_error(&request.key);
-            request.events().undecided(Err(error));
-        }
-        answered
-    };
-    let (reply, sent_request) = retry.repeat(ask).await.map_err(|error| {
-        // An earlier request may have joined the queue.
-        Failed { error: error.into_error(&request.key), applied: Applied::Unknown }
-    })?;
-    *earlier = earlier.and(retry.earlier);
+    let ask = |budget, _| server.ask_queued(request, subscription, budget);
+    let budget = Budget::until(until, server.facts().timeout);
+    let asked = ask_until(server, request, budget, earlier, ask).await;
+    // An earlier request may have joined the queue.
+    let failed = |error| Failed { error, applied: Applied::Unknown };
+    let (reply, sent_request) = asked.map_err(failed)?;
     let earlier = *earlier;
     // A waiter that is dropped with nothing in flight leaves the queue by one release.
     request.set_applied(earlier.and(Applied::Yes));
-    let (holder, queued) = match reply {
-        Reply::Granted(grant) => {
-            let grant = Grant { earlier, ..grant };
-            return Ok(ControlFlow::Break(Answer::Granted(grant)));
+    let (holder, rank, server) = match &reply {
+        Answer::Contended(Contention { holder, queue: Queueing::Behind(rank), at, .. })
+            if !over =>
+        {
+            (holder, *rank, *at)
         }
-        Reply::Contended { holder, queued, .. } => (holder, queued),
+        _ => return Ok(ControlFlow::Break(reply.after(earlier))),
     };
-    let queue = match queued {
-        Some((Some(rank), server)) if !over => {
-            request.contended(&holder, rank);
-            let SentRequest { sent, connection, received } = sent_request;
-            let sample = Sample { sent, connection, server };
-            let soon =
-                foreign.tick(rank, holder.owner.is_none(), Moment::now(), random::fraction());
-            let tick = tick(rank, holder.free_within, received, random::fraction());
-            let pause = Instant::now() + soon.map_or(tick, |soon| soon.min(tick));
-            let queued = QueuePlace { rank, sample, pause: until.min(pause) };
-            return Ok(ControlFlow::Continue(Box::new(queued)));
-        }
-        Some((Some(rank), _)) => Queueing::Left(rank),
-        _ => Queueing::Full,
-    };
-    Ok(ControlFlow::Break(Answer::Contended { nth: 0, holder, queue, earlier }))
+    request.contended(holder, rank);
+    let SentRequest { sent, connection, received } = sent_request;
+    let sample = Sample { sent, connection, server };
+    let soon = foreign.tick(rank, holder.owner.is_none(), Moment::now(), random::fraction());
+    let tick = tick(rank, holder.free_within, received, random::fraction());
+    let pause = Instant::now() + soon.map_or(tick, |soon| soon.min(tick));
+    let queued = QueuePlace { rank, sample, pause: until.min(pause) };
+    Ok(ControlFlow::Continue(Box::new(queued)))
 }
 
 /// How a request of a waiter was sent.

@@ -42,8 +42,8 @@ impl LockStore for Builtin {
                 let fence = grant.fences.first().map(|block| block.last().into());
                 Ok(Outcome::Granted { fence, ttl: Some(grant.ttl) })
             }
-            Ok(Answer::Contended { holder, .. }) => {
-                Ok(Outcome::Held { by: None, left: holder.free_within })
+            Ok(Answer::Contended(found)) => {
+                Ok(Outcome::Held { by: None, left: found.holder.free_within })
             }
             Ok(Answer::Stale(_)) => Err(StoreError::unknown("it was lost before it was granted")),
             Err(Failed { error, applied: Applied::No }) => Err(StoreError::not_applied(error)),

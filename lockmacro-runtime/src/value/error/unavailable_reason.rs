@@ -58,8 +58,8 @@ pub enum UnavailableReason {
     TooManyJobs,
     /// The client's machine has no random numbers or no thread left, which a lock needs.
     Local,
-    /// The server has reached its limit of clients. A manager needs two connections, four where
-    /// HELLO is refused, and up to 32 more with `replicated`.
+    /// The server has reached its limit of clients. A manager needs two connections, and
+    /// up to 32 more with `replicated`.
     ConnectionLimit,
     /// Fewer nodes of a Redlock than a majority have answered.
     NoQuorum,

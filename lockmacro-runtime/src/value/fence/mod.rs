@@ -13,8 +13,8 @@
 //!
 //! In Redis it is a script, [`WRITE`]. For locks in the PostgreSQL database that is written to, the
 //! guard gives a stronger check: see [`FenceCheck`]. That database can also keep the fences of
-//! locks in another store, by `SELECT lm1.record_fence($1, $2)`, which is false where a larger
-//! fence of the key was recorded.
+//! locks in another store, by `CALL lm1.record_fence($1, $2)` in the transaction that writes, which
+//! fails where a larger fence of the key was recorded.
 
 use std::fmt;
 use std::str::FromStr;
@@ -48,19 +48,40 @@ pub const WRITE: &str = include_str!("write.lua");
 #[cfg_attr(feature = "serde", serde(into = "u64", try_from = "u64"))]
 pub struct Fence(u64);
 
+/// The SQLSTATE of the error by which a PostgreSQL database refuses a late writer, from a
+/// [`FenceCheck`] and from the procedure `record_fence`.
+///
+/// The transaction is aborted, and nothing in it was written. Acquire the lock again before you
+/// repeat it, because the same fence is late for ever.
+///
+/// ```
+/// use lockmacro_runtime::fence::LATE_SQLSTATE;
+///
+/// /// With the code of an error, as drivers return it.
+/// fn is_late(sqlstate: Option<&str>) -> bool {
+///     sqlstate == Some(LATE_SQLSTATE)
+/// }
+/// # assert!(is_late(Some("LM003")) && !is_late(None));
+/// ```
+pub const LATE_SQLSTATE: &str = "LM003";
+
 /// The check of a fence in a transaction of the PostgreSQL database that has the lock: a statement
 /// and its two parameters, from [`LockGuard::fence_check`](crate::LockGuard::fence_check).
 ///
-/// The statement has to be the first of its transaction, and the writes follow it. Its only column
-/// is true as long as no later holder has been granted the key, or has checked its fence, and false
-/// for a late writer, which has to roll back. Until the transaction ends, nobody else is granted
-/// the key. So others write after its commit, also where the lock ends before it. A lock whose
-/// check was taken is not passed on inside its process, so that every later holder has a grant of
-/// its own. See [the guide](crate::guide::fences#what-the-check-cannot-do) for what the check
-/// cannot do.
+/// Run it as the first statement of the transaction that writes. It returns nothing: if a later
+/// holder has been granted the key, or has checked its fence, it fails with [`LATE_SQLSTATE`] and
+/// aborts the transaction. Until the transaction ends, nobody else is granted the key. So others
+/// write after its commit, also where the lock ends before it. A lock whose check was taken is not
+/// passed on inside its process, so that every later holder has a grant of its own.
 ///
-/// The statement fails with the code `LM002` for a key that was never granted in its schema, for a
-/// fence larger than the last one of the key, and for `NULL`.
+/// Where the check would protect nothing, it fails with the SQLSTATE `LM002`, and the message says
+/// why:
+///
+/// - outside of a transaction, and in a savepoint, whose rollback would take the check back;
+/// - for a key that was never granted in its schema, a fence larger than the last one of the key,
+///   and `NULL`.
+///
+/// See [the guide](crate::guide::fences#what-the-check-cannot-do) for what the check cannot do.
 ///
 /// ```
 /// use lockmacro_runtime::{LockError, LockGuard};
@@ -80,7 +101,7 @@ pub struct FenceCheck {
 }
 
 impl FenceCheck {
-    /// Returns the statement for the schema of the lock, as in `SELECT lm1.check_fence($1, $2)`.
+    /// Returns the statement for the schema of the lock, as in `CALL lm1.check_fence($1, $2)`.
     pub fn sql(&self) -> &str {
         &self.sql
     }

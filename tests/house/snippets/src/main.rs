@@ -1,15 +1,15 @@
 //! The transactions of docs/fences.md with the server of `DATABASE_URL`: each writes in time, and
 //! is refused when it is late.
 
-use diesel::QueryableByName;
 use diesel::sql_query;
-use diesel::sql_types::{BigInt, Bool, Text};
+use diesel::sql_types::{BigInt, Text};
 use diesel_async::scoped_futures::ScopedFutureExt as _;
 use diesel_async::{AsyncConnection as _, AsyncPgConnection};
-use lockmacro_runtime::fence::FenceCheck;
+use lockmacro_runtime::fence::{FenceCheck, LATE_SQLSTATE};
 use lockmacro_runtime::{Lock, LockManager, distributed_lock};
 use sea_orm::{
-    ConnectionTrait as _, DatabaseConnection, DbBackend, DbErr, Statement, TransactionTrait as _,
+    ConnectionTrait as _, DatabaseConnection, DbBackend, DbErr, RuntimeErr, Statement,
+    TransactionTrait as _,
 };
 use tokio_postgres::{Client, NoTls};
 
@@ -22,6 +22,17 @@ async fn grant(locks: &LockManager) -> Result<FenceCheck, Failure> {
     let check = guard.fence_check()?;
     guard.release().await?;
     Ok(check)
+}
+
+/// Whether the transaction was refused, as the drivers with sqlx show it.
+fn is_late(written: &Result<(), Failure>) -> bool {
+    let Err(error) = written else { return false };
+    let error = match error.downcast_ref() {
+        Some(DbErr::Exec(RuntimeErr::SqlxError(error))) => Some(error),
+        _ => error.downcast_ref(),
+    };
+    let error = error.and_then(sqlx::Error::as_database_error);
+    error.and_then(|error| error.code()).as_deref() == Some(LATE_SQLSTATE)
 }
 
 #[tokio::main]
@@ -39,15 +50,28 @@ async fn main() -> Result<(), Failure> {
 
     let late = grant(&locks).await?;
     let check = grant(&locks).await?;
-    assert!(!with_sqlx(&sqlx, &late, 50).await? && with_sqlx(&sqlx, &check, 1).await?);
-    assert!(!with_diesel(&mut diesel, &late, 50).await?);
-    assert!(with_diesel(&mut diesel, &check, 2).await?);
-    assert!(!with_sea_orm(&sea_orm, &late, 50).await?);
-    assert!(with_sea_orm(&sea_orm, &check, 4).await?);
+    assert!(is_late(&with_sqlx(&sqlx, &late, 50).await));
+    with_sqlx(&sqlx, &check, 1).await?;
+    let refused = with_diesel(&mut diesel, &late, 50).await.expect_err("late").to_string();
+    assert!(refused.contains("is late"), "{refused}");
+    with_diesel(&mut diesel, &check, 2).await?;
+    assert!(is_late(&with_sea_orm(&sea_orm, &late, 50).await));
+    with_sea_orm(&sea_orm, &check, 4).await?;
     locks.install()?;
-    assert!(sell(7, 8, &mut db).await?);
+    sell(7, 8, &mut db).await?;
     // The body's grant was a later one.
-    assert!(!with_sqlx(&sqlx, &check, 50).await?);
+    assert!(is_late(&with_sqlx(&sqlx, &check, 50).await));
+    // On a pool, and in what a library makes of a transaction in a transaction.
+    let on_a_pool = sqlx::query(check.sql()).bind(check.key()).bind(check.fence());
+    let refused = on_a_pool.execute(&sqlx).await.expect_err("autocommit").to_string();
+    assert!(refused.contains("not in a transaction"), "{refused}");
+    let outer = sea_orm.begin().await?;
+    let inner = outer.begin().await?;
+    let values = [check.key().into(), check.fence().into()];
+    let nested = Statement::from_sql_and_values(DbBackend::Postgres, check.sql(), values);
+    let refused = inner.execute(nested).await.expect_err("a savepoint").to_string();
+    assert!(refused.contains("in a savepoint"), "{refused}");
+    drop((inner, outer));
     let amount: i64 = db.query_one("SELECT amount FROM stock", &[]).await?.get(0);
     assert_eq!(amount, 100 - 15);
     println!("each was in time once, and late once");

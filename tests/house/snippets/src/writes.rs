@@ -1,16 +1,16 @@
 // tokio-postgres
 
-pub async fn with_sqlx(db: &sqlx::PgPool, check: &FenceCheck, sold: i64) -> Result<bool, Failure> {
+pub async fn with_sqlx(db: &sqlx::PgPool, check: &FenceCheck, sold: i64) -> Result<(), Failure> {
     const UPDATE: &str = "UPDATE stock SET amount = amount - $1 WHERE id = 7";
     // sqlx
-    Ok(true)
+    Ok(())
 }
 
 pub async fn with_diesel(
     db: &mut AsyncPgConnection,
     check: &FenceCheck,
     sold: i64,
-) -> Result<bool, Failure> {
+) -> Result<(), Failure> {
     // Its method `execute` is one of every type.
     use diesel_async::RunQueryDsl as _;
 
@@ -23,20 +23,17 @@ pub async fn with_diesel(
         }
         .scope_boxed()
     });
-    match written.await {
-        Err(diesel::result::Error::RollbackTransaction) => Ok(false),
-        written => Ok(written.map(|()| true)?),
-    }
+    Ok(written.await?)
 }
 
 pub async fn with_sea_orm(
     db: &DatabaseConnection,
     check: &FenceCheck,
     sold: i64,
-) -> Result<bool, Failure> {
+) -> Result<(), Failure> {
     // sea-orm
     let update = "UPDATE stock SET amount = amount - $1 WHERE id = 7";
     write.execute(Statement::from_sql_and_values(DbBackend::Postgres, update, [sold.into()])).await?;
     write.commit().await?;
-    Ok(true)
+    Ok(())
 }

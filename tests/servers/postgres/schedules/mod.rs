@@ -272,7 +272,8 @@ impl Schedule<'_> {
         self.log.push(format!("{event:?}"));
         let (real, client) = (self.real, &self.real.client);
         let alone = matches!(event, Event::End(_) | Event::Check(_, _, true) | Event::Force(_));
-        let begun = matches!(event, Event::Tidy(_)) || !alone && self.rng.u8(..4) == 0;
+        let begins = matches!(event, Event::Tidy(_) | Event::Check(..));
+        let begun = !alone && (begins || self.rng.u8(..4) == 0);
         let (reply, looked) = if begun {
             // `now()` is earlier than what has been seen then.
             client.batch_execute("BEGIN").await.map_err(failed)?;
@@ -449,7 +450,7 @@ impl Schedule<'_> {
             }
             Event::Check(k, fence, false) => {
                 let checked = real.call(Call::Check, &[&names[*k], fence]).await;
-                held(answered(checked.map(|rows| rows[0].get(0)))?)
+                held(answered(checked.map(drop))?)
             }
             Event::Advance(k) => {
                 real.call(Call::Advance, &[&names[*k], &AHEAD]).await?;
@@ -472,14 +473,15 @@ impl Schedule<'_> {
     }
 }
 
-/// The answer of a check; none where the fence was never granted.
+/// Whether a check was in time; none where the fence was never granted.
 fn answered(
-    checked: Result<bool, tokio_postgres::Error>,
+    checked: Result<(), tokio_postgres::Error>,
 ) -> Result<Vec<bool>, tokio_postgres::Error> {
-    match checked {
-        Ok(may_write) => Ok(vec![may_write]),
-        Err(error) if error.code().is_some_and(|code| code.code() == "LM002") => Ok(Vec::new()),
-        Err(error) => Err(error),
+    let Err(error) = checked else { return Ok(vec![true]) };
+    match error.code().map(|code| code.code()) {
+        Some("LM002") => Ok(Vec::new()),
+        Some("LM003") => Ok(vec![false]),
+        _ => Err(error),
     }
 }
 

@@ -16,7 +16,7 @@ const CALLS: [&str; 10] = [
     "SELECT * FROM lm1.ask($1, $2, $3, $4, $5, $6, $7, $8, $9, NULL)",
     "SELECT * FROM lm1.release($1, $2, $3)",
     "SELECT lm1.renew($1, $2, $3)",
-    "SELECT lm1.check_fence($1, $2)",
+    "CALL lm1.check_fence($1, $2)",
     "SELECT lm1.tidy(60000, $1)",
     "SELECT token, sharing, waiting FROM lm1.look($1)",
     "WITH a AS (UPDATE lm1.lease SET used = clock_timestamp() - interval '2 min' WHERE key = ANY($1))
@@ -98,8 +98,8 @@ impl Real {
         self.client.query(&self.calls[call as usize], values).await
     }
 
-    pub async fn check(&self, key: &str, fence: i64) -> Result<bool, Error> {
-        Ok(self.writer.query_one(&self.check, &[&key, &fence]).await?.get(0))
+    pub async fn check(&self, key: &str, fence: i64) -> Result<(), Error> {
+        self.writer.execute(&self.check, &[&key, &fence]).await.map(drop)
     }
 
     /// The rows of keys, and the clock.

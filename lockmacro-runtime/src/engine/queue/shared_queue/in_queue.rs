@@ -70,7 +70,7 @@ impl SharedQueue {
     /// When a caller that asks itself is polled again at the latest: its request has an answer by
     /// then, or is sent again.
     fn polled_until(&self, now: Moment) -> Moment {
-        let answer = self.core.store.backend.answer_time();
+        let answer = self.core.store.facts.answer_time();
         now.after((answer * 5 / 4).max(UNPOLLED_MIN))
     }
 
@@ -223,7 +223,7 @@ impl InQueue {
             // process ends.
             let passes = may_pass && state.queue.count() > 0 && !core.shutdown.is_closed();
             let turn = if passes {
-                turn(core.defaults.turn, core.store.backend.round_trip(&queue.key))
+                turn(core.defaults.turn, core.store.backend.health(&tenure.token).round_trip)
             } else {
                 Duration::ZERO
             };

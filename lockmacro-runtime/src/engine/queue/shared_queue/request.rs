@@ -49,7 +49,7 @@ async fn ask(queue: &Arc<SharedQueue>, to_send: ToSend, store: &Store) {
     let acquisition = acquisition_of(queue, &question, acquisition, guard);
     // Several nodes have no common queue that the request could enter before the release, nor has a
     // store without a queue.
-    if (!store.backend.has_queue() || !matches!(acquisition, Ok(Some(_))))
+    if (store.facts.polls || !matches!(acquisition, Ok(Some(_))))
         && let Some(before) = before.take()
     {
         release(store.clone(), before).await;
@@ -117,7 +117,7 @@ fn acquisition_of(
     // A waiter that dies must not keep the lock for its whole ttl. Without a queue nothing is handed
     // off, and with replicas the lock is confirmed before its body.
     let store = &queue.core.store;
-    let is_for_a_while = store.backend.has_queue() && !store.backend.is_replicated();
+    let is_for_a_while = !store.facts.polls && !store.facts.is_replicated;
     let longest = if is_for_a_while { CONFIRM_WINDOW } else { Duration::MAX };
     let request = question.of_waiters(longest, Arc::new(asked), Moment::now());
     let Some(request) = request else { return Ok(None) };
@@ -160,7 +160,7 @@ async fn unless<F: Future + Unpin>(
 /// have to subscribe before that, so its answer is waited for, but not for long: the lock has to be
 /// held still when it is released.
 async fn release_after(queue: Arc<SharedQueue>, store: Store, before: Before) {
-    let longest = store.backend.answer_time().min(before.acquisition.request().ttl / 4);
+    let longest = store.facts.answer_time().min(before.acquisition.request().ttl / 4);
     let _ = timeout(longest, queue.answered.notified()).await;
     release(store, before).await;
 }

@@ -92,11 +92,12 @@ pub(crate) async fn decided(queue: &Arc<SharedQueue>, request: &Arc<Request>) ->
         None => Some(queue.arrive(request, true)).filter(|it| !matches!(it, Arrived::Undecided)),
     };
     // One answer to another caller's request, and one to a request of the queue after it.
-    let longest = if !queue.core.defaults.asks_down && queue.core.store.backend.is_down(request) {
-        WHILE_DOWN
-    } else {
-        queue.core.answer_time() * 2
-    };
+    let longest =
+        if !queue.core.defaults.asks_down && queue.core.store.backend.health(request).is_down {
+            WHILE_DOWN
+        } else {
+            queue.core.answer_time() * 2
+        };
     let arrived = timeout(longest, until(&queue.changed, arrives)).await;
     arrived.unwrap_or_else(|_| Arrived::Refused(queue.over(None, since).unwrap_or_else(identity)))
 }

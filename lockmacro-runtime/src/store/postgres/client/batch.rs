@@ -11,7 +11,7 @@ use scopeguard::{ScopeGuard, guard};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
-use crate::store::remote::budget::CALLS_PER_TIMEOUT;
+use crate::store::backend::CALLS_PER_TIMEOUT;
 use crate::store::remote::error::RemoteError;
 use crate::sys::sync::Mutex;
 use crate::sys::task::spawn;

@@ -160,7 +160,7 @@ impl Database {
         let user = self.user().unwrap_or_default().replace('"', "\"\"");
         format!(
             "GRANT USAGE ON SCHEMA {schema} TO \"{user}\"; \
-             GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} TO \"{user}\""
+             GRANT EXECUTE ON ALL ROUTINES IN SCHEMA {schema} TO \"{user}\""
         )
     }
 

@@ -22,7 +22,6 @@ use tokio::task::yield_now;
 use crate::store::redis::client::channels::Channels;
 use crate::store::redis::client::script::{Script, ScriptCall, Sent};
 use crate::sys::task::{JoinSet, here, owned, spawn};
-use crate::sys::time::Instant;
 
 /// Calls in flight up to which a command is sent directly.
 const DIRECT_MAX: usize = 4;
@@ -41,8 +40,6 @@ pub(crate) struct Connection {
     /// Calls in a row without an answer.
     unanswered: AtomicU32,
     pub(crate) channels: Arc<Channels>,
-    /// When it was found that no grant can arrive on it, unless that is for good.
-    pub(crate) without_pushes: Option<Instant>,
     /// The runtime that drives it, if there is one.
     runtime: Option<runtime::Id>,
     /// Which of the primaries that sentinels have named it leads to.
@@ -81,7 +78,6 @@ impl Connection {
     pub(crate) fn new(
         inner: MultiplexedConnection,
         channels: Arc<Channels>,
-        without_pushes: Option<Instant>,
         generation: u64,
     ) -> Self {
         let (calls, called) = mpsc::unbounded_channel();
@@ -89,17 +85,7 @@ impl Connection {
         // In a cluster no calls are merged.
         spawn(send_all(inner.clone(), called, Arc::clone(&unsent), channels.grants.by_slot));
         let runtime = here();
-        Self {
-            inner,
-            calls,
-            in_flight,
-            unsent,
-            unanswered,
-            channels,
-            without_pushes,
-            runtime,
-            generation,
-        }
+        Self { inner, calls, in_flight, unsent, unanswered, channels, runtime, generation }
     }
 
     /// Sends a command and returns its reply. When the future is dropped, it is unknown whether the

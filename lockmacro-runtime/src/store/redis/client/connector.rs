@@ -2,11 +2,10 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use redis::aio::{MultiplexedConnection, SendError};
-use redis::{AsyncConnectionConfig, ConnectionAddr, Pipeline, ProtocolVersion, PushInfo, Value};
+use redis::{AsyncConnectionConfig, ConnectionAddr, ProtocolVersion, PushInfo, Value};
 use tokio::time::timeout;
 
 use crate::store::redis::client::channels::{Channels, Grants};
@@ -35,8 +34,6 @@ pub(crate) struct Connector {
     /// Longest time to open a connection.
     pub(crate) timeout: Duration,
     pub(crate) monitor: Arc<Monitor>,
-    /// Connections in a row that were closed before grants could arrive on them.
-    closed: AtomicU32,
     pub(crate) grants: Arc<Grants>,
     pub(crate) clock: ServerClock,
 }
@@ -68,9 +65,8 @@ impl Connector {
     ) -> Self {
         let monitor = Arc::clone(monitor);
         let grants = Arc::clone(grants);
-        let closed = AtomicU32::new(0);
         let clock = ServerClock::default();
-        Self { server, settings, timeout, monitor, closed, grants, clock }
+        Self { server, settings, timeout, monitor, grants, clock }
     }
 
     /// A connector for the same server, with other waiters.
@@ -144,62 +140,33 @@ impl Connector {
         let settings = self.settings.current().await?;
         let channels = Channels::new(&self.grants);
         let opened = async {
-            let (mut inner, without_pushes) = self.open_and_ask(&settings, &at, &channels).await?;
+            let mut inner = self.open_checked(&settings, &at, &channels).await?;
             if self.sentinels().is_some()
                 && !is_primary(inner.send_packed_command(&redis::cmd("ROLE")).await)
             {
                 let why = "the sentinels still name a server that is no longer the primary";
                 return Err(RemoteError::broken(UnavailableReason::ReadOnly, why, Applied::No));
             }
-            Ok((inner, without_pushes))
+            Ok(inner)
         };
         let opened = timeout(limit, opened).await;
         match opened.unwrap_or_else(|_| Err(RemoteError::not_connected())) {
-            Ok((inner, without_pushes)) => {
+            Ok(inner) => {
                 let opened = self.sentinels().map(|sentinels| sentinels.opened(&at));
                 let (generation, moved) = opened.unwrap_or_default();
                 // After the login: the locks that are confirmed because of this need a server that
                 // answers.
                 self.monitor.opened(moved);
-                Ok(Connection::new(inner, channels, without_pushes, generation))
+                Ok(Connection::new(inner, channels, generation))
             }
             Err(error) => Err(explained(&settings, &at, self.or_next_login(error)).await),
         }
     }
 
-    /// Opens a connection, and one without pushes where the server refuses those. Returns when it
-    /// was found that no grant can arrive on it.
-    async fn open_and_ask(
-        &self,
-        settings: &Settings,
-        at: &ConnectionAddr,
-        channels: &Arc<Channels>,
-    ) -> Result<(MultiplexedConnection, Option<Instant>), RemoteError> {
-        let without_pushes = match self.open_with_pushes(settings, at, channels).await {
-            // A proxy closes each connection that says HELLO. Without pushes locks work, and
-            // waiters poll.
-            _ if self.was_closed_again() => Some(Instant::now()),
-            Ok(inner) => return Ok((inner, None)),
-            // HELLO is refused, as by some proxies.
-            Err(RemoteError::Final(LockError::Unavailable {
-                reason: UnavailableReason::Protocol,
-                ..
-            })) => {
-                channels.refused();
-                None
-            }
-            Err(error) => return Err(error),
-        };
-        // Without the time: a proxy that knows no HELLO may close the connection on that, too.
-        let greetings = redis::pipe().cmd("PING").clone();
-        let inner =
-            self.open_checked(settings, at, AsyncConnectionConfig::new(), greetings).await?;
-        Ok((inner, without_pushes))
-    }
-
     /// Opens a connection on which pushes arrive: among the replies, and never before the replies
-    /// to earlier commands.
-    async fn open_with_pushes(
+    /// to earlier commands. Sends a PING, as a server that wants a password says so in its reply,
+    /// and asks for the server's time.
+    async fn open_checked(
         &self,
         settings: &Settings,
         at: &ConnectionAddr,
@@ -210,49 +177,16 @@ impl Connector {
             channels.push(&push);
             Ok(())
         };
-        let config = AsyncConnectionConfig::new().set_push_sender(push);
-        let login = settings.login.clone().set_protocol(ProtocolVersion::RESP3);
-        let greetings = redis::pipe().cmd("PING").cmd("TIME").clone();
-        let opened = self.open_checked(&settings.with(login), at, config, greetings).await;
-        opened.inspect_err(|error| self.note_closed(Some(error)))
-    }
-
-    /// Counts a connection that was closed before grants could arrive on it: some proxies close a
-    /// connection on a command that they do not know. Without an error they can arrive.
-    pub(crate) fn note_closed(&self, error: Option<&RemoteError>) {
-        match error {
-            None => self.closed.store(0, Ordering::Relaxed),
-            Some(RemoteError::Transient(transient))
-                if transient.reason == UnavailableReason::Disconnected =>
-            {
-                self.closed.fetch_add(1, Ordering::Relaxed);
-            }
-            Some(_) => {}
-        }
-    }
-
-    /// Whether two connections in a row were closed like that. The next one is the second again.
-    fn was_closed_again(&self) -> bool {
-        let counted_again = |closed| (closed > 1).then_some(1);
-        self.closed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, counted_again).is_ok()
-    }
-
-    /// Opens a connection and sends a PING: a server that wants a password says so in its reply.
-    /// The second greeting asks for the server's time.
-    async fn open_checked(
-        &self,
-        settings: &Settings,
-        at: &ConnectionAddr,
-        config: AsyncConnectionConfig,
-        greetings: Pipeline,
-    ) -> Result<MultiplexedConnection, RemoteError> {
-        let config = config
+        let config = AsyncConnectionConfig::new()
+            .set_push_sender(push)
             .set_connection_timeout(None)
             .set_response_timeout(None)
             .set_pipeline_buffer_size(PIPELINE_BUFFER);
-        let client = settings.client(at).map_err(RemoteError::Final)?;
+        let login = settings.login.clone().set_protocol(ProtocolVersion::RESP3);
+        let client = settings.with(login).client(at).map_err(RemoteError::Final)?;
         let connection = stream::connection(&client, &config).await;
         let mut connection = connection.map_err(RemoteError::unapplied)?;
+        let greetings = redis::pipe().cmd("PING").cmd("TIME").clone();
         let asked = Instant::now();
         let replies = connection.send_packed_commands(&greetings, 0, greetings.len()).await;
         self.health().round_trip.note(asked);

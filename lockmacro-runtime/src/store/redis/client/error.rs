@@ -152,6 +152,10 @@ fn of_reply(code: &str, text: &str) -> RemoteError {
             // A URL of a host has it as its path.
             RemoteError::Final(LockError::invalid(setting_name::DB, detail))
         }
+        _ if text.contains("unknown command") && text.contains("HELLO") => {
+            let detail = format!("locks need RESP3, and it does not know HELLO: {detail}");
+            RemoteError::Final(LockError::because(UnavailableReason::Protocol, detail))
+        }
         _ if text.contains("unknown command") && text.contains("EVAL") => {
             let detail = format!("locks need scripts, and it has none: {detail}");
             RemoteError::Final(LockError::because(UnavailableReason::Protocol, detail))

@@ -14,12 +14,13 @@ use redis::{RedisResult, Value, cmd};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep_until, timeout_at};
 
+use crate::store::backend::CALLS_PER_TIMEOUT;
 use crate::store::redis::client::connection::{Command, Connection};
 use crate::store::redis::client::connector::Connector;
 use crate::store::redis::client::error::late;
 use crate::store::redis::client::script::{Script, ScriptCall};
 use crate::store::redis::client::sentinel::is_primary;
-use crate::store::remote::budget::{Budget, CALLS_PER_TIMEOUT};
+use crate::store::remote::budget::Budget;
 use crate::store::remote::error::{RemoteError, Transient};
 use crate::store::remote::health::Health;
 use crate::store::remote::singleflight::SingleFlight;

@@ -17,9 +17,9 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     // Leases.
     mutant("no drift allowance", LEASE, "protocol/lease.rs",
         "ttl / 100 + Duration::from_millis(2)", "Duration::ZERO"),
-    mutant("a lease counts from the answer", LEASE, "store/remote/reply.rs",
-        "Grant { sent, at: sent, ttl, earlier, fences }",
-        "Grant { sent: Moment::now(), at: sent, ttl, earlier, fences }"),
+    mutant("a lease counts from the answer", LEASE, "protocol/answer.rs",
+        "Grant { sent, at: sent, ttl, earlier: Applied::No, fences }",
+        "Grant { sent: Moment::now(), at: sent, ttl, earlier: Applied::No, fences }"),
     mutant("a renewal counts from the answer", LEASE, "engine/lease/held/renewal.rs",
         "lease.renewed(sent, ttl, Moment::now())",
         "lease.renewed(Moment::now(), ttl, Moment::now())"),

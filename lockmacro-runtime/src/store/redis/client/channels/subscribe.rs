@@ -9,8 +9,6 @@ use crate::store::remote::budget::Budget;
 use crate::store::remote::error::{RemoteError, Transient};
 use crate::value::applied::Applied;
 
-/// Delay before a subscription that failed is tried again.
-const SUBSCRIBE_RETRY: Duration = Duration::from_secs(30);
 /// Time without a waiter after which the channel of a slot is idle.
 const CHANNEL_IDLE: Duration = Duration::from_secs(30);
 /// Most idle channels of a connection.
@@ -46,15 +44,6 @@ impl Node {
     async fn subscribed(&self, slot: u16, budget: Budget) -> Result<bool, RemoteError> {
         loop {
             let live = self.connect(budget.until).await?;
-            if let Some(found) = live.without_pushes {
-                if found.elapsed() < SUBSCRIBE_RETRY {
-                    return Ok(false);
-                }
-                // Commands in flight on the old connection still get their replies there. It counts
-                // as broken, because the new one may lead to another server.
-                self.discard(&live);
-                continue;
-            }
             let subscribing = match live.channels.receives(slot, self.connector().timeout) {
                 Ok(received) => return Ok(received),
                 Err(subscribing) => subscribing,
@@ -93,13 +82,9 @@ impl Node {
                     live.channels.refused();
                     return Ok(false);
                 }
-                Err(error) => {
-                    self.connector().note_closed(Some(&error));
-                    return Err(error);
-                }
+                Err(error) => return Err(error),
             }
         }
-        self.connector().note_closed(None);
         live.channels.opened(slot);
         Ok(true)
     }
