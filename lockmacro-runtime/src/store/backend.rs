@@ -111,9 +111,9 @@ pub(crate) struct ServerHealth {
 /// - **A request without an answer was applied, or was not, or it is unknown which.** The store
 ///   says so by [`Request::set_applied`] and [`Failed`], and never guesses.
 ///
-/// What only some kinds can do beside locks, such as keeping values or jobs, or showing the locks of
-/// others, is no method here: a folder of its own above the stores asks which kind it has, as [`Any`]
-/// tells, and does it over that.
+/// What only some kinds can do beside locks, such as keeping values or jobs, or showing the locks
+/// of others, is no method here: a folder of its own above the stores asks which kind it has, as
+/// [`Any`] tells, and does it over that.
 pub(crate) trait Backend: Any + fmt::Debug + Send + Sync {
     /// What never changes about it.
     fn facts(&self) -> Facts;
