@@ -30,6 +30,10 @@ impl<T> Mutex<T> {
         }
         self.0.lock().unwrap_or_else(sync::PoisonError::into_inner)
     }
+
+    pub(crate) fn get_mut(&mut self) -> &mut T {
+        self.0.get_mut().unwrap_or_else(sync::PoisonError::into_inner)
+    }
 }
 
 /// Waits until `check` has a result: checks now, and whenever all waiters of `changes` are
