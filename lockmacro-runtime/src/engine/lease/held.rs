@@ -25,7 +25,7 @@ use crate::store::handle::Store;
 use crate::sys::random;
 use crate::sys::sync::Mutex;
 use crate::sys::task::spawn;
-use crate::sys::time::{Moment, checked};
+use crate::sys::time::{Moment, SharedMoment, checked};
 use crate::value::error::LockError;
 use crate::value::fence::{Fence, FenceBlock, FenceCheck};
 use crate::value::holder;
@@ -48,6 +48,8 @@ pub(crate) struct Held {
     pub(crate) manager: Arc<Core>,
     pub(crate) request: Arc<Request>,
     state: Mutex<HeldState>,
+    /// That of the life. It is looked at before each poll of a body, and needs no mutex.
+    relied_until: SharedMoment,
     /// The lease was renewed, or lost.
     changed: Notify,
     /// A block for each key, if the request asked for fences. Its own fence is the first.
@@ -161,6 +163,7 @@ impl Held {
     ) -> Result<Option<Arc<Self>>, LockError> {
         let request = Arc::clone(acquisition.request());
         let sent = life.sent();
+        let relied_until = SharedMoment::new(life.relied_until());
         let held = Arc::new(Self {
             manager: Arc::clone(acquisition.manager()),
             state: Mutex::new(HeldState {
@@ -171,6 +174,7 @@ impl Held {
                 caller: caller.clone(),
                 acquisition: Some(acquisition),
             }),
+            relied_until,
             changed: Notify::new(),
             fences,
             since,
@@ -204,6 +208,7 @@ impl Held {
         let (effects, leaving) = {
             let mut state = self.state.lock();
             let mut effects = state.life.on(event, Moment::now());
+            self.relied_until.set(state.life.relied_until());
             // Under the mutex: a cleanup that begins now has to cover it.
             if let Some(sent) = effects.send
                 && sent.kind == Kind::Extension
@@ -246,6 +251,9 @@ impl Held {
     /// process, or to the store along with a request for the waiters. `None` if that was done
     /// before.
     fn pass_on(&self) -> Option<HandedOver> {
+        if self.was_released() {
+            return None;
+        }
         let stays = !self.request.keep(Moment::now()).is_zero();
         let (end, caller, acquisition, renewal, counted) = {
             let mut state = self.state.lock();
@@ -253,6 +261,7 @@ impl Held {
             if !effects.is_over {
                 return None;
             }
+            self.relied_until.set(state.life.relied_until());
             let caller = state.caller.take();
             let acquisition = state.acquisition.take();
             (effects.end, caller, acquisition, state.renewal.take(), state.counted.take())
@@ -340,12 +349,18 @@ impl Held {
 
     /// How long the lock may still be relied on; an error once it is lost or released.
     pub(crate) fn check_lease(&self) -> Result<Duration, Lost> {
+        let now = Moment::now();
+        if let Some(until) = self.relied_until.get()
+            && now < until
+        {
+            return Ok(until.since(now));
+        }
         let left = self.on(Event::Time).left;
         left.map_err(|cause| Lost::of(self.request.listed(), cause))
     }
 
     pub(crate) fn was_released(&self) -> bool {
-        self.state.lock().life.is_over()
+        self.relied_until.get().is_none()
     }
 
     /// Waits until the lock is lost.
@@ -488,5 +503,25 @@ impl LocalHolder for Held {
 
     fn remaining_lease(&self) -> Option<Duration> {
         self.check_lease().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::sys::sync::entries;
+    use crate::{Lock, LockError, LockManager};
+
+    #[tokio::test]
+    async fn a_free_lock_enters_its_mutex_twice() {
+        let locks = LockManager::isolated_memory();
+        let order = Lock::new("order").manager(&locks);
+        for _ in 0..2 {
+            entries::take();
+            let body = async { Ok::<_, LockError>(()) };
+            order.run(body).await.unwrap();
+            let all = entries::take();
+            let entries = all.iter().filter(|(name, _)| name.ends_with("HeldState"));
+            assert_eq!(entries.map(|(_, times)| times).sum::<usize>(), 2, "{all:#?}");
+        }
     }
 }

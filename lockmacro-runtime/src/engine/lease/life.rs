@@ -234,6 +234,7 @@ impl<T: Clone> Life<T> {
             // keep others out.
             let stays = cause == LossCause::Taken && self.terms.has_several_nodes;
             effects.end = Some(self.end(Ending::Lost { cause, stays }));
+            effects.wakes = true;
         }
         match (event, effects.left) {
             (Event::Due, Ok(left)) => effects.send = Some(self.renew(now, left)),
@@ -253,7 +254,6 @@ impl<T: Clone> Life<T> {
                 self.unconfirmed = self.unconfirmed.saturating_add(1);
                 effects.due = Some(now.after(pause));
             }
-            (Event::Fails { .. }, Err(_)) => effects.wakes = true,
             (Event::Ends { stays }, left) => {
                 let passes = !stays && !self.is_suspect() && !self.is_checked;
                 let how = if passes { Ending::PassesOn } else { Ending::Releases };
@@ -265,7 +265,8 @@ impl<T: Clone> Life<T> {
                 effects.wakes = true;
             }
             (Event::Time | Event::Answered { .. }, _) => {}
-            (Event::Due | Event::Extends { .. }, Err(_)) => {}
+            // Nothing more is done for a lock that is lost.
+            (Event::Due | Event::Extends { .. } | Event::Fails { .. }, Err(_)) => {}
         }
         effects
     }
@@ -291,6 +292,16 @@ impl<T: Clone> Life<T> {
     /// The body has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.stage == Stage::Over
+    }
+
+    /// Before this moment the body may rely on the lock, whatever [`Event::Time`] would do. `None`
+    /// once it has ended.
+    pub(crate) fn relied_until(&self) -> Option<Moment> {
+        match self.stage {
+            Stage::Held => Some(self.lease.ends()),
+            Stage::Lost => Some(Moment::at(Duration::ZERO)),
+            Stage::Over => None,
+        }
     }
 
     /// When the lease ends.

@@ -34,7 +34,7 @@ fn setups() -> Vec<Setup> {
     let mut setups = vec![Setup { has_several_nodes: true, ..base }, Setup { stays: true, ..base }];
     for granted in [3 * S, S] {
         for renews in [None, Some(4 * S), Some(Duration::MAX)] {
-            for next in [(S, None), (8 * S, Some(Duration::MAX))] {
+            for next in [(S, None), (10 * S, Some(Duration::MAX))] {
                 setups.push(Setup { granted, renews, next, ..base });
             }
         }

@@ -31,8 +31,10 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "let passes = !stays && ", "let passes = "),
     mutant("no lock is passed on", "waits", LIFE,
         "let passes = !stays && ", "let passes = stays && "),
-    mutant("a renewal is not counted on the store", "killed", LIFE,
+    mutant("a call that has run late is counted from when it was sent", "killed", LIFE,
         "self.tenure.kept_until = self.tenure.kept_until.max(kept);", "let _ = kept;"),
+    mutant("a call without an answer is not counted", "killed", LIFE,
+        "self.tenure.kept_until.max(now.after(ttl));", "self.tenure.kept_until;"),
     mutant("the cleanup of a lock that was taken up takes the key to end now", "cleanup", LIFE,
         "then_some(tenure.kept_until)", "then_some(now)"),
     // How long the body may go on.
@@ -54,6 +56,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "self.unconfirmed.unwrap_or(self.ttl) / 3", "self.ttl / 3"),
     // Losses.
     mutant("a loss is told again and again", "once", LIFE, "self.stage = Stage::Lost;", ""),
+    mutant("those that wait for a loss are not woken", "told", LIFE,
+        "stays }));\n            effects.wakes = true;", "stays }));"),
     mutant("a lock that is lost is renewed", "quiet|told", LIFE,
         "(Event::Due, Ok(left)) => effects.send = Some(self.renew(now, left)),",
         "(Event::Due, left) => effects.send = Some(self.renew(now, left.unwrap_or_default())),"),
@@ -63,5 +67,5 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "let stays = cause == LossCause::Taken && ", "let stays = "),
     mutant("a lock that is lost is passed on", "once", LIFE,
         "if left.is_ok() {", "if left.is_ok() || left.is_err() {"),
-    mutant("a life goes on after its end", "ends|once|quiet", LIFE, "self.stage = Stage::Over;", ""),
+    mutant("a life goes on after its end", "ends|once|quiet|told", LIFE, "self.stage = Stage::Over;", ""),
 ];

@@ -25,6 +25,8 @@ pub(super) struct Truth {
     trouble: Option<(u32, Moment)>,
     /// The last call that was answered with yes.
     yes: Option<(u32, Moment)>,
+    /// A call was without an answer.
+    pub(super) has_unanswered: bool,
     /// The key is gone for a reason that the process cannot know of.
     pub(super) is_excused: bool,
     /// The process has released the lock.
@@ -193,7 +195,9 @@ impl World {
                 let is_in_part = self.setup.has_several_nodes && cause == LossCause::Taken;
                 unless(stays == is_in_part, "nodes", "what is left is released at the wrong time")?;
                 let is_news = effects.end.is_some();
-                unless(was_told || is_news, "once", "a loss without news")
+                unless(was_told || is_news, "once", "a loss without news")?;
+                let is_woken = !is_news || effects.wakes;
+                unless(is_woken, "told", "those that wait for a loss are not woken")
             }
             Ending::PassesOn => unless(!self.setup.stays, "stays", "passed on, and stays"),
             Ending::Releases => {
@@ -222,6 +226,8 @@ impl World {
         if record.end.is_some() {
             return Ok(());
         }
+        let is_late = sent.kind != Kind::Other && before <= self.now;
+        unless(!is_late, "told", "an answer after its end has brought a lease back")?;
         if sent.kind == Kind::Renewal {
             let until = sent.at.after(counted(record.ttl));
             let until = match record.renewed_until {
@@ -242,7 +248,8 @@ impl World {
         unless(!in_flight, "doubt", "passed on with a call in flight")?;
         unless(!self.holder.record.is_checked, "doubt", "passed on with a fence that is checked")?;
         // A call without an answer is counted from when it was sent.
-        let kept_until = tenure.kept_until.after(LAG);
+        let later = if self.truth.has_unanswered { LAG } else { Duration::ZERO };
+        let kept_until = tenure.kept_until.after(later);
         let is_known = self.key.is_none_or(|until| until <= kept_until);
         unless(is_known, "killed", "the store keeps the key for longer than is known")
     }

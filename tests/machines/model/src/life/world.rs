@@ -324,6 +324,7 @@ impl World {
             self.holder.calls.remove(nth);
         }
         self.truth.trouble(self.now);
+        self.truth.has_unanswered = true;
         self.holder.life.unanswered(self.now);
         if is_timed(what) {
             self.on(Event::Fails { what, jitter: MIDDLE })?;
