@@ -104,6 +104,14 @@ pub mod inspect;
 mod lock;
 mod outcome;
 mod protocol;
+#[cfg(feature = "reuse")]
+mod reuse;
+/// Without kept values, what others hold for them is nothing.
+#[cfg(not(feature = "reuse"))]
+mod reuse {
+    pub(crate) type Noted = std::marker::PhantomData<()>;
+    pub(crate) type Values = std::marker::PhantomData<()>;
+}
 mod run;
 mod run_policy;
 pub mod store;
@@ -132,7 +140,7 @@ pub use manager::RedisServer;
 pub use manager::lock_manager::LockManager;
 pub use outcome::{LockOutcome, SkipOutcome};
 #[cfg(feature = "reuse")]
-pub use run::reuse::ReusingLock;
+pub use reuse::ReusingLock;
 pub use value::error::{LockError, NodeReply, UnavailableReason};
 pub use value::fence::{self, Fence};
 pub use value::holder::Holder;

@@ -91,24 +91,6 @@ pub(crate) struct ServerHealth {
     pub(crate) round_trip: Duration,
 }
 
-/// Whose value it is. A lock that joins one around it has the request of that one.
-#[cfg(feature = "reuse")]
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ValueOf<'a> {
-    pub(crate) key: &'a LockKey,
-    /// Of the function.
-    pub(crate) name: &'a str,
-}
-
-/// A value that a holder has kept.
-#[cfg(feature = "reuse")]
-#[derive(Debug, Clone)]
-pub(crate) struct KeptText {
-    pub(crate) text: Arc<str>,
-    /// How much longer the store keeps it.
-    pub(crate) left: Duration,
-}
-
 /// A kind of store: servers that keep locks, or memory.
 ///
 /// Whatever the kind, a lock means the same, because every kind keeps these promises. Only the
@@ -129,9 +111,9 @@ pub(crate) struct KeptText {
 /// - **A request without an answer was applied, or was not, or it is unknown which.** The store
 ///   says so by [`Request::set_applied`] and [`Failed`], and never guesses.
 ///
-/// What only some kinds can do beside locks, such as keeping jobs or showing the locks of others,
-/// is no method here: a folder of its own above the stores asks which kind it has, as [`Any`]
-/// tells, and does it over that.
+/// What only some kinds can do beside locks, such as keeping values or jobs, or showing the locks
+/// of others, is no method here: a folder of its own above the stores asks which kind it has, as
+/// [`Any`] tells, and does it over that.
 pub(crate) trait Backend: Any + fmt::Debug + Send + Sync {
     /// What never changes about it.
     fn facts(&self) -> Facts;
@@ -170,27 +152,6 @@ pub(crate) trait Backend: Any + fmt::Debug + Send + Sync {
         ttl: Duration,
         how: RenewKind,
     ) -> StoreFuture<'a, Result<bool, LockError>>;
-
-    /// The value that a holder of the key has kept under a name, if its time is not over.
-    #[cfg(feature = "reuse")]
-    fn kept<'a>(&'a self, _: ValueOf<'a>) -> StoreFuture<'a, Result<Option<KeptText>, LockError>> {
-        let detail = "this store keeps no values: use one Redis server, a cluster or PostgreSQL";
-        Box::pin(ready(Err(LockError::invalid("reuse", detail))))
-    }
-
-    /// Keeps a value of a key for so long under a name, in place of the one before, if the
-    /// request's token holds the key. An empty one removes that before. Returns whether it holds
-    /// it.
-    #[cfg(feature = "reuse")]
-    fn keep<'a>(
-        &'a self,
-        _: &'a Request,
-        _of: ValueOf<'a>,
-        _value: &'a str,
-        _time: Duration,
-    ) -> StoreFuture<'a, Result<bool, LockError>> {
-        Box::pin(ready(Ok(false)))
-    }
 
     /// The check of a fence of this key in a transaction; `None` where the locks are not in a
     /// database that has transactions.

@@ -25,6 +25,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "testing.rs",
             "testing/",
             "defer/",
+            "reuse/",
         ],
     ),
     ("manager", &["guard.rs", "outcome.rs", "run_policy.rs", "manager/"]),
@@ -51,6 +52,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("remote", &["store/remote/"]),
     ("what stores share", &["store/"]),
     ("jobs", &["defer/job.rs", "defer/job_queue.rs", "defer/limits.rs", "defer/queue/memory.rs"]),
+    ("values beside locks", &["reuse/held.rs"]),
     ("protocol", &["protocol/"]),
     ("value", &["value/"]),
     ("system", &["sys/"]),
@@ -231,6 +233,15 @@ const SLICES: &[(&str, &[&str])] = &[
         ],
     ),
     ("inspect/", &[]),
+    (
+        "reuse/",
+        &[
+            // What callers of a queue know of a value, and what stores hold for them.
+            "engine/queue/shared_queue.rs -> reuse/held.rs",
+            "store/memory.rs -> reuse/held.rs",
+            "store/postgres/store.rs -> reuse/held.rs",
+        ],
+    ),
 ];
 
 #[test]

@@ -12,8 +12,6 @@ use tokio::time::{sleep_until, timeout};
 use crate::protocol::answer::{Answer, Contention, Failed, Queueing, Released, StoreFuture};
 use crate::protocol::request::Request;
 use crate::store::backend::{Backend, Facts, RenewKind, ServerHealth, Wait};
-#[cfg(feature = "reuse")]
-use crate::store::backend::{KeptText, ValueOf};
 use crate::store::lock_store::contract::LockStore;
 use crate::store::lock_store::error::{StoreError, StoreErrorKind};
 use crate::store::lock_store::limits::StoreLimits;
@@ -322,12 +320,6 @@ impl<S: LockStore> Backend for Adapter<S> {
         _: RenewKind,
     ) -> StoreFuture<'a, Result<bool, LockError>> {
         Box::pin(self.renew_one(request, ttl))
-    }
-
-    #[cfg(feature = "reuse")]
-    fn kept<'a>(&'a self, _: ValueOf<'a>) -> StoreFuture<'a, Result<Option<KeptText>, LockError>> {
-        let detail = "keeps no values: use one Redis server, a cluster or PostgreSQL";
-        Box::pin(async { Err(self.refusal("reuse", detail)) })
     }
 
     fn at_once(&self, _: &[LockKey]) -> usize {

@@ -8,8 +8,6 @@ use super::store::Postgres;
 use crate::protocol::answer::{Answer, Failed, Released, StoreFuture};
 use crate::protocol::request::Request;
 use crate::store::backend::{Backend, Facts, RenewKind, ServerHealth, Wait};
-#[cfg(feature = "reuse")]
-use crate::store::backend::{KeptText, ValueOf};
 use crate::store::remote;
 use crate::store::remote::budget::Budget;
 use crate::store::remote::server::{Asked, Server};
@@ -61,22 +59,6 @@ impl Backend for Postgres {
         how: RenewKind,
     ) -> StoreFuture<'a, Result<bool, LockError>> {
         Box::pin(self.renew_all(request, ttl, how))
-    }
-
-    #[cfg(feature = "reuse")]
-    fn kept<'a>(&'a self, of: ValueOf<'a>) -> StoreFuture<'a, Result<Option<KeptText>, LockError>> {
-        Box::pin(self.kept_value(of))
-    }
-
-    #[cfg(feature = "reuse")]
-    fn keep<'a>(
-        &'a self,
-        request: &'a Request,
-        of: ValueOf<'a>,
-        value: &'a str,
-        time: Duration,
-    ) -> StoreFuture<'a, Result<bool, LockError>> {
-        Box::pin(self.keep_value(request, of, value, time))
     }
 
     fn fence_check(&self, key: &LockKey, fence: Fence) -> Option<FenceCheck> {

@@ -8,6 +8,4 @@ mod release;
 mod renew;
 pub(crate) mod schema;
 pub(crate) mod store;
-#[cfg(feature = "reuse")]
-mod value;
 mod wait;

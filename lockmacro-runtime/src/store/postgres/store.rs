@@ -2,8 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-#[cfg(feature = "reuse")]
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tokio_postgres::Row;
@@ -17,6 +15,7 @@ use super::client::values::{column, millis, stored, values};
 use super::schema::{VERSION, install, state};
 use crate::protocol::answer::{Answer, Contention, Queueing};
 use crate::protocol::request::Request;
+use crate::reuse::Values;
 use crate::store::remote::budget::{Budget, Retry};
 use crate::store::remote::error::RemoteError;
 use crate::store::remote::wait::SentRequest;
@@ -41,9 +40,8 @@ pub(crate) struct Postgres {
     pub(super) renewals: Renewals,
     /// The waiters whose places are kept together: the key and the token of each.
     pub(super) stays: Arc<Batch<(String, String), bool>>,
-    /// Whether a task removes values whose time is over.
-    #[cfg(feature = "reuse")]
-    pub(super) forgets: Arc<AtomicBool>,
+    /// What is held for values.
+    pub(crate) values: Values,
     /// When unused rows are removed next, and from which key on.
     tidy: Arc<Mutex<(Instant, String)>>,
     /// Whether callers without a wait fail at once while their server is down.
@@ -63,8 +61,7 @@ impl Postgres {
             timeout,
             renewals,
             stays: Batch::new(Duration::ZERO, timeout, 1, Unwanted::IsDropped),
-            #[cfg(feature = "reuse")]
-            forgets: Arc::default(),
+            values: Values::default(),
             tidy,
             fails_fast: false,
         }
@@ -77,8 +74,7 @@ impl Postgres {
             pool: self.pool.apart(),
             renewals,
             stays: Batch::new(Duration::ZERO, self.timeout, 1, Unwanted::IsDropped),
-            #[cfg(feature = "reuse")]
-            forgets: Arc::clone(&self.forgets),
+            values: self.values.clone(),
             tidy: Arc::clone(&self.tidy),
             ..*self
         }

@@ -12,6 +12,4 @@ pub(crate) mod store;
 #[cfg(test)]
 mod tests;
 pub(crate) mod topology;
-#[cfg(feature = "reuse")]
-mod value;
 mod wait;

@@ -107,7 +107,3 @@ pub(crate) fn renew_script(request: &Request) -> &'static Script {
         &RENEW_SHARED
     }
 }
-
-/// The script for the value that a holder keeps.
-#[cfg(feature = "reuse")]
-pub(crate) static VALUE: Script = script!(["k"], files!("value.lua"));

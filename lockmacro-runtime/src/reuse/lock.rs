@@ -1,4 +1,4 @@
-//! Single flight across processes: one caller runs the body, and the others get its value.
+//! The lock whose callers reuse the value of the one before them.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -21,10 +21,12 @@ use crate::engine::manager::Manager;
 use crate::engine::queue::shared_queue::SharedQueue;
 use crate::guard::LockGuard;
 use crate::lock::Lock;
+use crate::reuse::held::NotedValue;
+use crate::reuse::value::ValueOf;
+use crate::reuse::values;
 use crate::run::driver::{Run, RunningBody, Start};
 use crate::run::same_value::is_same;
 use crate::run_policy::{Returnable, RunPolicy};
-use crate::store::backend::ValueOf;
 use crate::sys::random::random_name;
 use crate::sys::sync::Mutex;
 use crate::sys::time::Moment;
@@ -101,7 +103,16 @@ impl Place {
 
     /// Notes a value that is at the store since this moment, for the waiters of this process.
     fn note(&self, since: Moment, text: Arc<str>) {
-        self.queue.note_value(&self.name, since, text);
+        let name = (*self.name).into();
+        self.queue.with_noted(|noted| *noted = Some(NotedValue { name, since, text }));
+    }
+
+    /// A value that came to be at the store after `since`, or was there then.
+    fn noted_since(&self, since: Moment) -> Option<Arc<str>> {
+        self.queue.with_noted(|noted| {
+            let value = noted.as_ref().filter(|value| *value.name == *self.name)?;
+            (since <= value.since).then(|| Arc::clone(&value.text))
+        })
     }
 }
 
@@ -203,8 +214,8 @@ impl ReusingLock {
         Arc::make_mut(&mut spec).options.min_hold = None;
         let lock = acquire(spec, WaitMode::AsSet, Errors::Carried).await?;
         let held = Arc::clone(&lock.held);
-        let forgotten =
-            manager.core.store.backend.keep(&held.request, place.of(), "", Duration::ZERO);
+        let store = &manager.core.store;
+        let forgotten = values::keep(store, &held.request, place.of(), "", Duration::ZERO);
         let forgotten = held.suspect_until_answered(forgotten).await;
         // Nor do those of this process that wait get the value of before.
         place.note(Moment::now(), "".into());
@@ -231,7 +242,7 @@ impl ReusingLock {
     }
 
     /// The same, where the caller gets what `policy` says.
-    pub(super) fn run_under<B, T, E, P>(
+    pub(crate) fn run_under<B, T, E, P>(
         self,
         policy: P,
         body: B,
@@ -275,7 +286,7 @@ impl Reuse {
         // Who finds a value has done nothing for which the key would have to stay.
         let min_hold = own.options.min_hold.take();
         let began = Moment::now();
-        let look = async || manager.core.store.backend.kept(place.of()).await;
+        let look = async || values::kept(&manager.core.store, place.of()).await;
         let there = look().await?;
         let before = there.as_ref().and_then(|there| kept(&there.text));
         let is_fresh = |before: &Kept, left: Duration| {
@@ -290,7 +301,7 @@ impl Reuse {
         // Any other one was made while this caller waited, however long that was.
         let is_new = |found: &Kept| before.as_ref().is_none_or(|before| before.id != found.id);
         // Those before it in this process know the value, or the one that was there before.
-        let noted = place.queue.value_since(&place.name, began);
+        let noted = place.noted_since(began);
         let found = match noted.and_then(|text| kept(&text)).filter(is_new) {
             Some(found) => Some(found),
             None => {
@@ -407,7 +418,7 @@ impl Reuse {
         linger: Duration,
     ) -> Result<(), LockError> {
         let time = self.keep.min(LONGEST) + linger;
-        let kept = held.manager.store.backend.keep(&held.request, place.of(), text, time);
+        let kept = values::keep(&held.manager.store, &held.request, place.of(), text, time);
         held.suspect_until_answered(kept).await
     }
 }
