@@ -166,7 +166,13 @@ fn held(lock: &HeldLock) -> String {
         None => "without an expiry".to_owned(),
         left => format!("for another {}", time(left)),
     };
-    format!("`{key}` is held by {owner} {left}, with {} in its queue", waiters(lock))
+    // Its body has ended.
+    let by = if lock.holder.is_kept && lock.sharing.is_none() {
+        format!("kept by the `min_hold` of {}", plain(&lock.holder.to_string()))
+    } else {
+        format!("held by {owner}")
+    };
+    format!("`{key}` is {by} {left}, with {} in its queue", waiters(lock))
 }
 
 /// The holder's process needs no place in the queue for its own callers.

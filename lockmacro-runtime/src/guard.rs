@@ -288,6 +288,7 @@ impl LockGuard {
     /// assert!(!shared.is_held());
     /// # Ok(()) }
     /// ```
+    #[must_use = "a lock that is not held stops nothing by itself"]
     pub fn is_held(&self) -> bool {
         !self.remaining().is_zero()
     }

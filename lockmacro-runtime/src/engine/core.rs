@@ -106,9 +106,9 @@ impl Core {
         }
     }
 
-    /// Whether the server may have been replaced since a request was sent.
-    pub(crate) fn has_changed_since(&self, sent: Moment) -> bool {
-        self.store.facts.may_forget && self.background.timers.has_changed_since(sent)
+    /// When a server that may forget its locks was last replaced, or may have been.
+    pub(crate) fn last_change(&self) -> Option<Moment> {
+        self.store.facts.may_forget.then(|| self.background.timers.last_change()).flatten()
     }
 
     /// The label of this process, which every token contains.

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use futures_util::TryFutureExt as _;
+use futures_util::FutureExt as _;
 
 use crate::engine::acquire::options::WaitMode;
 use crate::guard::LockGuard;
 use crate::lock::Lock;
-use crate::outcome::LockOutcome;
+use crate::outcome::{LockOutcome, SkipOutcome};
 use crate::run::driver::{Run, Start};
 use crate::run_policy::{RunPolicy, Skip};
 use crate::value::error::LockError;
@@ -67,9 +67,11 @@ impl Lock {
     ) -> impl Future<Output = Result<Option<T>, E>> + use<B, T, E>
     where
         B: Future<Output = Result<T, E>>,
-        E: From<LockError>,
+        Result<T, E>: LockOutcome,
     {
-        Run::new(self.start(WaitMode::Never), <RunPolicy<Skip>>::default(), body.map_ok(Some))
+        let body = body.map(Tried::finished);
+        let run = Run::new(self.start(WaitMode::Never), <RunPolicy<Skip>>::default(), body);
+        run.map(|tried| tried.0)
     }
 
     /// Runs a `body` that is not async as [`run`](Lock::run) does. Like
@@ -105,16 +107,49 @@ impl Lock {
     ///
     /// # Errors
     /// As [`run_blocking`](Lock::run_blocking), but for [`LockError::Busy`].
-    pub fn try_run_blocking<T, E: From<LockError>>(
+    pub fn try_run_blocking<T, E>(
         &self,
         body: impl FnOnce() -> Result<T, E>,
-    ) -> Result<Option<T>, E> {
+    ) -> Result<Option<T>, E>
+    where
+        Result<T, E>: LockOutcome,
+    {
         let policy = <RunPolicy<Skip>>::default();
-        self.start(WaitMode::Never).run_blocking(policy, || body().map(Some))
+        self.start(WaitMode::Never).run_blocking(policy, || Tried::finished(body())).0
     }
 
     fn start(&self, waits: WaitMode) -> Start {
         Start::Lock(Arc::clone(&self.spec), waits)
+    }
+}
+
+/// What `try_run` returns. It is bounded by [`LockOutcome`] and not by `E: From<LockError>`, so that
+/// the compiler says of a wrong error type what it says at `run`.
+struct Tried<T, E>(Result<Option<T>, E>);
+
+impl<T, E> Tried<T, E> {
+    fn finished(value: Result<T, E>) -> Self {
+        Self(value.map(Some))
+    }
+}
+
+impl<T, E> SkipOutcome for Tried<T, E>
+where
+    Result<T, E>: LockOutcome,
+{
+    fn skipped(_: LockError) -> Self {
+        Self(Ok(None))
+    }
+
+    fn from_lock_error(error: LockError) -> Self {
+        Self::finished(LockOutcome::from_lock_error(error))
+    }
+
+    fn after_loss(self, lost: LockError) -> Self {
+        match self.0 {
+            Ok(Some(value)) => Self::finished(Ok(value).after_loss(lost)),
+            unfinished => Self(unfinished),
+        }
     }
 }
 

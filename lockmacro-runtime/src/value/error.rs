@@ -304,8 +304,10 @@ fn contended(
 ) -> String {
     let key = key.shown();
     let again = format!("try again in {}s", whole_seconds(retry_after));
+    // Somebody who looks for a body that is stuck has to know that there is none.
+    let by = if holder.is_kept { "kept by the `min_hold` of" } else { "locked by" };
     if let Some(message) = message {
-        return format!("{message} (locked by {holder}: {again})");
+        return format!("{message} ({by} {holder}: {again})");
     }
     if let Some(rank) = rank {
         let held_by = holder.owner.as_ref().map(|_| format!(", which {holder} holds"));
@@ -316,14 +318,14 @@ fn contended(
     }
     let expiry = match (holder.free_within, &holder.owner) {
         (Some(left), _) => {
-            return format!("`{key}` is locked by {holder}: {again}, its lease ends in {left:.1?}");
+            return format!("`{key}` is {by} {holder}: {again}, its lease ends in {left:.1?}");
         }
         (None, Some(_)) => "without an expiry",
         (None, None) => {
             "without an expiry, or by several clients, each at some of the lock servers"
         }
     };
-    format!("`{key}` is locked by {holder} {expiry}: {again}")
+    format!("`{key}` is {by} {holder} {expiry}: {again}")
 }
 
 fn shut_down(held: usize) -> String {

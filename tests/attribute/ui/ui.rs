@@ -15,6 +15,7 @@ fn wrong_uses_are_reported_where_they_are() {
     let cases = trybuild::TestCases::new();
     cases.compile_fail("fail/*.rs");
     cases.compile_fail("misplaced.rs");
+    cases.compile_fail("by_hand.rs");
 }
 
 /// For each message about a case, the attribute at or below which it is, counted from 1.
@@ -59,6 +60,14 @@ fn one_mistake_gives_one_message() {
         count += all.len();
     }
     assert!(count >= 78, "only {count} wrong uses are tested");
+}
+
+#[test]
+fn a_body_by_hand_is_told_what_its_error_needs() {
+    let text = read(&path("by_hand.stderr"));
+    let needs = "`Result<u64, OrderError>` cannot carry the errors of the lock";
+    let mut errors = text.lines().filter(|line| line.starts_with("error"));
+    assert!(errors.all(|line| line.contains(needs)) && text.contains(needs), "{text}");
 }
 
 #[test]

@@ -58,6 +58,9 @@ async fn a_lock_that_min_hold_keeps_is_no_reason_to_release_it(backend: &Backend
     assert_eq!((&report["is_stuck"], &report["lock"]["is_kept"]), (&false.into(), &true.into()));
     let said = tool(backend, &["locks", &one]).await;
     assert!(said.shows("daily, kept by min_hold"), "{said:?}");
+    let said = tool(backend, &["queue", &one]).await;
+    let begins = format!("`{one}` is kept by the `min_hold` of web-3:4711:daily for another ");
+    assert!(said.out.starts_with(&begins), "{said:?}");
     let busy = Lock::new(&*one).manager(&job).acquire().await.expect_err("it is kept");
     assert!(busy.holder().is_kept, "{busy:?}");
     // The tool takes them all the same.

@@ -51,6 +51,9 @@ async fn a_lock_that_stays_longer_than_its_body_counts_as_long_as_it_stays(backe
     let error = refused(lock).await;
     let retry = error.retry_after().expect("busy");
     assert!(ms(5_000) < retry && retry <= stays, "{error}");
+    // Nobody is to look for a body that is stuck.
+    assert!(error.holder().is_kept, "{error:?}");
+    assert!(error.to_string().contains(" is kept by the `min_hold` of "), "{error}");
     for mut admin in backend.admins() {
         admin.keys().iter().for_each(|key| admin.ask::<()>(&["DEL", key]));
     }

@@ -94,6 +94,7 @@ pub const LATE_SQLSTATE: &str = "LM003";
 /// # let _ = print_check;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use = "nothing is checked until the database runs the statement"]
 pub struct FenceCheck {
     pub(crate) sql: String,
     pub(crate) key: String,
