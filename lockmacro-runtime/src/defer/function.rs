@@ -442,7 +442,8 @@ impl Deferrable {
     /// The delay of a job that has failed `attempts` times; `None` when that was the last attempt.
     pub(crate) fn again(&self, attempts: u32) -> Option<Duration> {
         let longest = DELAY_MAX.max(self.delay);
-        (attempts < self.attempts).then(|| Backoff::new(self.delay, longest).after(attempts))
+        let again = || jittered(Backoff::new(self.delay, longest).delay_after(attempts));
+        (attempts < self.attempts).then(again)
     }
 
     /// The delay of a job that could not be tried, after `before` such times; `None` when this was

@@ -37,12 +37,7 @@ impl Backoff {
         jittered(self.step())
     }
 
-    /// The delay after a number of failures, with jitter.
-    pub(crate) fn after(self, failures: u32) -> Duration {
-        jittered(self.delay_after(failures))
-    }
-
-    /// The same without jitter.
+    /// The delay after a number of failures, without jitter.
     pub(crate) fn delay_after(mut self, failures: u32) -> Duration {
         (0..failures.min(FAILURES_MAX)).for_each(|_| self.grow());
         self.delay()
@@ -105,9 +100,9 @@ mod tests {
         let delays: Vec<_> = (0..20).map(|_| jittered(ms(100))).collect();
         assert!(delays.windows(2).any(|pair| pair[0] != pair[1]));
         for (failures, expected) in [(0, 10), (1, 20), (2, 40), (3, 50), (u32::MAX, 50)] {
-            assert_about(Backoff::new(ms(10), ms(50)).after(failures), expected);
+            assert_about(Backoff::new(ms(10), ms(50)).delay_after(failures), expected);
         }
-        assert!(Backoff::new(ms(10), Duration::MAX.mul_f64(0.5)).after(u32::MAX) > ms(10));
+        assert!(Backoff::new(ms(10), Duration::MAX.mul_f64(0.5)).delay_after(u32::MAX) > ms(10));
     }
 
     #[test]
