@@ -47,6 +47,8 @@ const TIMES_BUSY: u32 = 1_000;
 type JobAttempt = Pin<Box<dyn Future<Output = JobEnd> + Send>>;
 /// Writes the arguments as text.
 type Write<A> = dyn Fn(&A) -> Result<String, String> + Send + Sync;
+/// The manager for these arguments, which are returned.
+type Choose<A> = fn(A) -> (LockManager, A);
 type StartJob = dyn Fn(Claim) -> Result<JobAttempt, String> + Send + Sync;
 
 /// A function whose calls can be deferred, and its settings.
@@ -71,6 +73,8 @@ type StartJob = dyn Fn(Claim) -> Result<JobAttempt, String> + Send + Sync;
 pub struct DeferredFn<A> {
     pub(crate) function: Deferrable,
     manager: Option<LockManager>,
+    /// How the manager is chosen where none is set.
+    choose: Option<Choose<A>>,
     write: Arc<Write<A>>,
 }
 
@@ -165,7 +169,7 @@ impl<A> DeferredFn<A> {
         let keep = Keep::All;
         let function = Deferrable { name, site, delay, attempts, keep, blocking, call, unfit };
         let write = Arc::new(move |values: &A| arguments.write(values));
-        Self { function, manager: None, write }
+        Self { function, manager: None, choose: None, write }
     }
 
     /// Sets the delay before a job is first tried, by default 30 s and at most seven days.
@@ -221,9 +225,17 @@ impl<A> DeferredFn<A> {
         self
     }
 
-    /// Sets the manager in whose store the jobs are kept, instead of the installed one.
+    /// Sets the manager in whose store the jobs are kept, instead of the installed one and of
+    /// `manager = …` in the attribute.
     pub fn manager(mut self, manager: &LockManager) -> Self {
         self.manager = Some(manager.clone());
+        self
+    }
+
+    /// Chooses the manager by the arguments, where none is set: `manager = …` in the attribute.
+    #[doc(hidden)]
+    pub fn manager_by(mut self, choose: fn(A) -> (LockManager, A)) -> Self {
+        self.choose = Some(choose);
         self
     }
 
@@ -257,7 +269,8 @@ impl<A> DeferredFn<A> {
     /// When the future is dropped, the job may have been stored.
     pub async fn defer(self, busy: LockError, arguments: A) -> LockError {
         let name = Arc::clone(&self.function.name);
-        match self.new_job(&busy, &arguments) {
+        let (this, arguments) = self.with_manager_for(arguments);
+        match this.new_job(&busy, &arguments) {
             Ok((manager, job)) => deferred(&name, busy, manager.job_queue().put(job).await),
             Err(error) => error,
         }
@@ -266,7 +279,8 @@ impl<A> DeferredFn<A> {
     /// Stores a job as [`defer`](DeferredFn::defer) does, in code that is not async.
     pub fn defer_blocking(self, busy: LockError, arguments: A) -> LockError {
         let name = Arc::clone(&self.function.name);
-        let (manager, job) = match self.new_job(&busy, &arguments) {
+        let (this, arguments) = self.with_manager_for(arguments);
+        let (manager, job) = match this.new_job(&busy, &arguments) {
             Ok(new) => new,
             Err(error) => return error,
         };
@@ -281,9 +295,9 @@ impl<A> DeferredFn<A> {
     /// A job with this `id`, of 1 to 1,000 bytes, is stored once, also when it was done within the
     /// last 30 s, and not again while it is dead: then, too, this returns `Ok`.
     ///
-    /// The job is stored in the installed manager, or in the one that was
-    /// [set](DeferredFn::manager). It is not that of `manager = …` in the attribute, which may
-    /// depend on the arguments.
+    /// The job is stored in the manager that was [set](DeferredFn::manager), or else in that of
+    /// `manager = …` in the attribute for these arguments, or else in the installed one. The
+    /// attribute's is not known where its expression has an `await`, a `?` or a `return`: set one.
     ///
     /// ```
     /// # use lockmacro_runtime::defer::{DeferredFn, argument};
@@ -316,8 +330,9 @@ impl<A> DeferredFn<A> {
             let detail = "a function that keeps the latest job takes none by hand: call it instead";
             return Err(LockError::invalid("latest", detail));
         }
-        let arguments = self.text(&arguments)?;
-        let (manager, job) = self.of_text(id, String::new(), arguments)?;
+        let (this, arguments) = self.with_manager_for(arguments);
+        let arguments = this.text(&arguments)?;
+        let (manager, job) = this.of_text(id, String::new(), arguments)?;
         if manager.core().shutdown.is_closed() {
             return Err(LockError::SHUT_DOWN);
         }
@@ -372,6 +387,18 @@ impl<A> DeferredFn<A> {
             if lock.is_joined() { Duration::ZERO } else { lock.lock.held.request.asked.elapsed() };
         let running = this_job(&name, &key);
         Ok(Some((manager, Superseding { function, key, began, running })))
+    }
+
+    /// The same with the manager for these arguments.
+    fn with_manager_for(mut self, arguments: A) -> (Self, A) {
+        match self.choose.filter(|_| self.manager.is_none()) {
+            Some(choose) => {
+                let (manager, arguments) = choose(arguments);
+                self.manager = Some(manager);
+                (self, arguments)
+            }
+            None => (self, arguments),
+        }
     }
 
     /// The job to store; the error is `busy` in a worker that runs this job.
@@ -487,8 +514,10 @@ impl Superseding {
 
 impl<A> Clone for DeferredFn<A> {
     fn clone(&self) -> Self {
-        let Self { function, manager, write } = self;
-        Self { function: function.clone(), manager: manager.clone(), write: Arc::clone(write) }
+        let Self { function, manager, choose, write } = self;
+        let function = function.clone();
+        let manager = manager.clone();
+        Self { function, manager, choose: *choose, write: Arc::clone(write) }
     }
 }
 

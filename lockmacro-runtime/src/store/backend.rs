@@ -170,6 +170,7 @@ pub(crate) trait Backend: Any + fmt::Debug + Send + Sync {
     }
 
     /// The error for a setting that this kind of store has nothing for, if it has words of its own.
+    #[cfg(any(feature = "defer", feature = "inspect", feature = "reuse"))]
     fn refusal(&self, _setting: &'static str, _detail: &str) -> Option<LockError> {
         None
     }

@@ -1,9 +1,9 @@
 //! A function that can be deferred: the call that is stored, and the items beside the function.
 
-use proc_macro2::{Ident, Span, TokenStream};
+use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote_spanned};
 use syn::ext::IdentExt as _;
-use syn::{Attribute, FnArg, Result, Type};
+use syn::{Attribute, Expr, FnArg, Result, Type};
 
 use crate::parse::defer::Defer;
 use crate::parse::spans::respan;
@@ -40,6 +40,7 @@ impl Printer<'_> {
             name.set_span(site);
             name
         };
+        let manager = self.manager_by(&arguments);
         let arguments: Vec<_> = arguments.into_iter().map(own).collect();
         let named = tuple(&arguments, site);
         let new = Ident::new(if self.is_async { "new" } else { "blocking" }, site);
@@ -66,8 +67,28 @@ impl Printer<'_> {
                     #stored,
                     |#named| #name(#(#arguments),*),
                 )
-                .delay(#delay) #unique #latest #at_most #attempts
+                .delay(#delay) #unique #latest #at_most #attempts #manager
             }
+        })
+    }
+
+    /// The choice of the manager for a job that is stored by hand. An expression that waits or
+    /// returns has no meaning outside of its function.
+    ///
+    /// Output: `.manager_by(|(id,)| { let manager: &LockManager = &locks(); (manager.clone(), (id,)) })`
+    fn manager_by(&self, arguments: &[Ident]) -> Option<TokenStream> {
+        let manager =
+            self.manager().filter(|_| self.args.manager.as_ref().is_some_and(is_plain))?;
+        let first = self.manager_first();
+        let site = self.site;
+        let runtime = &self.runtime;
+        let arguments = tuple(arguments, site);
+        Some(quote_spanned! {site=>
+            .manager_by(|#arguments| {
+                #first
+                let __chosen: &#runtime::LockManager = #manager;
+                (::core::clone::Clone::clone(__chosen), #arguments)
+            })
         })
     }
 
@@ -97,6 +118,19 @@ impl Printer<'_> {
         let function = Ident::new("argument", end);
         quote_spanned!(start=> #runtime::defer::#function(#text))
     }
+}
+
+/// Whether an expression neither waits nor returns.
+fn is_plain(expr: &Expr) -> bool {
+    fn are_plain(tokens: TokenStream) -> bool {
+        tokens.into_iter().all(|token| match token {
+            TokenTree::Group(group) => are_plain(group.stream()),
+            TokenTree::Ident(name) => name != "await" && name != "return",
+            TokenTree::Punct(punct) => punct.as_char() != '?',
+            TokenTree::Literal(_) => true,
+        })
+    }
+    are_plain(expr.to_token_stream())
 }
 
 /// The name of the function beside the function.

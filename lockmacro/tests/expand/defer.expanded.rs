@@ -78,6 +78,10 @@ fn report_deferred() -> ::lockmacro_runtime::defer::DeferredFn<(String,)> {
         .delay(::core::time::Duration::from_secs(300))
         .unique()
         .attempts(3)
+        .manager_by(|(day,)| {
+            let __chosen: &::lockmacro_runtime::LockManager = &locks();
+            (::core::clone::Clone::clone(__chosen), (day,))
+        })
 }
 async fn index_shop(shop: u64) -> Response {
     let __acquired = ::lockmacro_runtime::Lock::new(

@@ -22,6 +22,34 @@ struct Note {
     lines: Vec<u32>,
 }
 
+/// The managers of two shops.
+static SHOPS: LazyLock<[LockManager; 2]> =
+    LazyLock::new(|| [(); 2].map(|()| LockManager::isolated_memory()));
+
+#[distributed_lock(
+    key = "shop:<shop>",
+    on_busy = defer("20ms"),
+    name = "shops",
+    manager = if shop.len() == 1 { &SHOPS[0] } else { &SHOPS[1] },
+)]
+async fn count_shop(shop: String) {
+    drop(shop);
+}
+
+#[tokio::test]
+async fn a_call_that_is_stored_by_hand_is_kept_in_the_manager_of_the_attribute() {
+    for (shop, stored) in [("a", [1, 0]), ("ab", [1, 1])] {
+        count_shop_deferred().enqueue(shop, (shop.to_owned(),)).await.expect("it is stored");
+        for (manager, jobs) in SHOPS.iter().zip(stored) {
+            assert_eq!(count(manager, "shops", JobState::Waiting).await, jobs, "{shop}");
+        }
+    }
+    let other = LockManager::isolated_memory();
+    let set = count_shop_deferred().manager(&other);
+    set.enqueue("c", ("c".to_owned(),)).await.expect("it is stored");
+    assert_eq!(count(&other, "shops", JobState::Waiting).await, 1, "the one that was set");
+}
+
 #[distributed_lock(key = "audit:<id>", ttl = "10s", on_busy = defer("20ms"), manager = locks())]
 async fn audit(id: u64, mut note: Note) -> Result<usize, LockError> {
     note.text.push('!');

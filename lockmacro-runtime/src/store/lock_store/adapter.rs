@@ -326,6 +326,7 @@ impl<S: LockStore> Backend for Adapter<S> {
         1
     }
 
+    #[cfg(any(feature = "defer", feature = "inspect", feature = "reuse"))]
     fn refusal(&self, setting: &'static str, detail: &str) -> Option<LockError> {
         Some(Self::refusal(self, setting, detail))
     }
