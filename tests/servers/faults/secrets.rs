@@ -3,7 +3,7 @@
 use lockmacro_runtime::{Lock, LockError, LockManager, distributed_lock};
 use lockmacro_tests::{Server, in_time, log};
 
-use crate::{KEY, LONG_TTL, Locked, TIMEOUT, lock, manager, ms, served};
+use crate::{KEY, LONG_TTL, Locked, TIMEOUT, lock, ms, served};
 
 #[tokio::test]
 async fn no_log_line_shows_a_token_or_a_password() {

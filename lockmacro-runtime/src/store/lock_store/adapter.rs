@@ -126,13 +126,11 @@ impl<S: LockStore> Adapter<S> {
             // In a box, as it is large, and a waiter waits most of the time.
             let asked = Box::pin(async {
                 let budget = Budget::until(until, self.timeout);
-                let ask = |budget, _| async move {
-                    Ok((self.ask_once(request, budget, Applied::No).await?, ()))
-                };
+                let ask = |budget, earlier| self.ask_once(request, budget, earlier);
                 let asked = ask_until(self, request, budget, &mut earlier, ask).await;
                 asked.map_err(|error| Failed { error, applied: earlier })
             });
-            let (reply, ()) = shutdown.unless(asked).await?;
+            let reply = shutdown.unless(asked).await?;
             let has_others = matches!(reply, Answer::Contended(_));
             if has_others || rest.take().is_some() {
                 self.about.rests.found(key, has_others, Instant::now());

@@ -98,17 +98,17 @@ impl Retry {
     {
         loop {
             match call(self.budget, self.earlier).await {
-                Err(error) => {
-                    self.earlier = self.earlier.and(error.applied());
-                    self.after(error.transient()?).await?;
-                }
+                Err(error) => self.after(error).await?,
                 answer => return answer,
             }
         }
     }
 
-    /// Waits before the next try. Returns the error for the caller when no time is left for one.
-    async fn after(&mut self, error: Transient) -> Result<(), RemoteError> {
+    /// Waits before the next try. Returns the error for the caller when it is not transient, or no
+    /// time is left for another try.
+    pub(crate) async fn after(&mut self, error: RemoteError) -> Result<(), RemoteError> {
+        self.earlier = self.earlier.and(error.applied());
+        let error = error.transient()?;
         if Instant::now() + self.pause >= self.budget.until {
             let clearest = self.clearest.take().filter(|last| weight(last) > weight(&error));
             return Err(RemoteError::Transient(clearest.unwrap_or(error)));

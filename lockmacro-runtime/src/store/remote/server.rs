@@ -64,10 +64,9 @@ pub(crate) async fn acquire<S: Server>(
         budget = if is_down { probe } else { budget };
     }
     let mut earlier = Applied::No;
-    let ask =
-        |budget, earlier| async move { Ok((server.ask_once(request, budget, earlier).await?, ())) };
+    let ask = |budget, earlier| server.ask_once(request, budget, earlier);
     match ask_until(server, request, budget, &mut earlier, ask).await {
-        Ok((answer, ())) => Ok(answer.after(earlier)),
+        Ok(answer) => Ok(answer.after(earlier)),
         Err(mut error) => {
             if let LockError::Unavailable { retry_after, .. } = &mut error
                 && is_down
@@ -87,38 +86,51 @@ pub(crate) async fn ask_until<S: Server, T, F>(
     budget: Budget,
     earlier: &mut Applied,
     mut ask: impl FnMut(Budget, Applied) -> F,
-) -> Result<(Answer, T), LockError>
+) -> Result<T, LockError>
 where
-    F: Future<Output = Result<(Answer, T), RemoteError>>,
+    F: Future<Output = Result<T, RemoteError>>,
+    T: AsRef<Answer>,
 {
     let mut retry = Retry::new(budget);
-    let ask = |budget, earlier| {
-        let asked = ask(budget, earlier);
-        async move {
-            let answered = asked.await;
-            let answered =
-                answered.and_then(|(answer, more)| Ok((in_time(server, request, answer)?, more)));
-            if let Err(RemoteError::Transient(transient)) = &answered {
-                let error = RemoteError::Transient(transient.clone()).into_error(&request.key);
-                request.events().undecided(Err(error));
+    loop {
+        let answered = ask(retry.budget, retry.earlier).await;
+        let error = match answered.and_then(|answer| in_time(server, request, answer)) {
+            Ok(answer) => {
+                *earlier = earlier.and(retry.earlier);
+                return Ok(answer);
             }
-            answered
+            Err(error) => error,
+        };
+        if let RemoteError::Transient(transient) = &error {
+            let error = RemoteError::Transient(transient.clone()).into_error(&request.key);
+            request.events().undecided(Err(error));
         }
-    };
-    let answered = retry.repeat(ask).await;
-    *earlier = earlier.and(retry.earlier);
-    answered.map_err(|error| error.into_error(&request.key))
+        if let Err(error) = retry.after(error).await {
+            *earlier = earlier.and(retry.earlier);
+            return Err(error.into_error(&request.key));
+        }
+    }
 }
 
 /// Refuses a grant that arrived after its lease had ended.
-pub(crate) fn in_time<S: Server>(server: &S, request: &Request, answer: Answer) -> Asked {
-    match answer {
+pub(crate) fn in_time<S: Server, T: AsRef<Answer>>(
+    server: &S,
+    request: &Request,
+    answer: T,
+) -> Result<T, RemoteError> {
+    match answer.as_ref() {
         Answer::Granted(grant) if late(grant.sent, grant.ttl, Moment::now()) => {
             let detail = too_slow(grant.ttl);
             let transient = Transient::new(UnavailableReason::TooSlow, detail, Applied::Unknown);
             let server = server.address(request);
             Err(RemoteError::Transient(Transient { server, ..transient }))
         }
-        answer => Ok(answer),
+        _ => Ok(answer),
+    }
+}
+
+impl AsRef<Answer> for Answer {
+    fn as_ref(&self) -> &Answer {
+        self
     }
 }

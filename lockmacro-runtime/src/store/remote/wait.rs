@@ -188,6 +188,12 @@ pub(crate) struct SentRequest {
     pub(crate) received: bool,
 }
 
+impl AsRef<Answer> for (Answer, SentRequest) {
+    fn as_ref(&self) -> &Answer {
+        &self.0
+    }
+}
+
 /// A reading of the server's clock.
 #[derive(Debug, Clone, Copy)]
 struct Sample {
