@@ -29,7 +29,11 @@ fn status(error: LockError) -> Status {
         423 => Status::aborted(error.public_message()),
         503 => Status::unavailable(error.public_message()),
         400 | 422 => Status::invalid_argument(error.public_message()),
-        _ => Status::internal(error.public_message()),
+        // `Deferred` of a function that defers is a success: answer it before this.
+        _ => {
+            eprintln!("{error}"); // The client is not told the details.
+            Status::internal(error.public_message())
+        }
     };
     if let Some(secs) = error.retry_after_secs() {
         status.metadata_mut().insert("grpc-retry-pushback-ms", (secs * 1000).into());

@@ -12,8 +12,6 @@ use crate::engine::lease::held::Held;
 use crate::engine::{current, telemetry};
 use crate::manager::lock_manager::LockManager;
 use crate::protocol::answer::Released;
-#[cfg(feature = "defer")]
-use crate::sys::time::Moment;
 use crate::value::defaults::check_ttl;
 use crate::value::error::{LockError, UnavailableReason};
 use crate::value::fence::{Fence, FenceCheck};
@@ -152,12 +150,6 @@ impl LockGuard {
     pub fn key(&self) -> &LockKey {
         let request = &self.lock.held.request;
         self.lock.nth.and_then(|nth| request.keys().get(usize::from(nth))).unwrap_or(&request.key)
-    }
-
-    /// When the lock was asked for.
-    #[cfg(feature = "defer")]
-    pub(crate) fn asked(&self) -> Moment {
-        self.lock.held.request.asked
     }
 
     /// Returns every key of the lock, in the order of their bytes.

@@ -88,6 +88,12 @@ mod manager;
 mod axum;
 #[cfg(feature = "defer")]
 pub mod defer;
+/// Without jobs, what others keep for them is nothing.
+#[cfg(not(feature = "defer"))]
+mod defer {
+    pub(crate) type Jobs = std::marker::PhantomData<()>;
+    pub(crate) type MemoryJobs = std::marker::PhantomData<()>;
+}
 mod engine;
 mod expansion;
 mod guard;
@@ -95,11 +101,17 @@ mod guard;
 pub mod guide;
 #[cfg(feature = "inspect")]
 pub mod inspect;
-#[cfg(feature = "defer")]
-mod jobs;
 mod lock;
 mod outcome;
 mod protocol;
+#[cfg(feature = "reuse")]
+mod reuse;
+/// Without kept values, what others hold for them is nothing.
+#[cfg(not(feature = "reuse"))]
+mod reuse {
+    pub(crate) type Noted = std::marker::PhantomData<()>;
+    pub(crate) type Values = std::marker::PhantomData<()>;
+}
 mod run;
 mod run_policy;
 pub mod store;
@@ -114,7 +126,7 @@ mod value;
 #[doc(hidden)]
 pub mod simulation {
     #[cfg(all(feature = "defer", feature = "redis"))]
-    pub use crate::store::redis::scripts::scripts;
+    pub use crate::defer::queue::redis::scripts::scripts;
     pub use crate::sys::world::{Entered, Opening, Stream, Task, World, enter};
 }
 
@@ -128,7 +140,7 @@ pub use manager::RedisServer;
 pub use manager::lock_manager::LockManager;
 pub use outcome::{LockOutcome, SkipOutcome};
 #[cfg(feature = "reuse")]
-pub use run::reuse::ReusingLock;
+pub use reuse::ReusingLock;
 pub use value::error::{LockError, NodeReply, UnavailableReason};
 pub use value::fence::{self, Fence};
 pub use value::holder::Holder;

@@ -11,16 +11,17 @@ use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 
 use crate::defer::arguments::Arguments;
+use crate::defer::job::{Keep, NewJob, Stored};
+use crate::defer::job_queue::JobQueue;
+use crate::defer::limits::{ATTEMPTS, check_size};
+use crate::defer::manager::stored_as;
+use crate::defer::metrics;
 use crate::defer::outcome::{JobEnd, JobOutcome};
 use crate::defer::running::{Claim, RunningJob, is_running, new_id, this_job};
 use crate::engine::current;
 use crate::guard::LockGuard;
-use crate::jobs::job::{Keep, NewJob, Stored};
-use crate::jobs::job_queue::JobQueue;
-use crate::jobs::limits::{ATTEMPTS, check_size};
 use crate::manager::lock_manager::LockManager;
 use crate::sys::backoff::{Backoff, jittered};
-use crate::sys::metrics;
 use crate::sys::random;
 use crate::sys::sync::Mutex;
 use crate::sys::time::Instant;
@@ -270,7 +271,7 @@ impl<A> DeferredFn<A> {
             Err(error) => return error,
         };
         let background = &manager.core().background;
-        let job_queue = manager.core().job_queue_of(&background.store);
+        let job_queue = manager.core().jobs.queue_apart(&background.store);
         deferred(&name, busy, background.block_on(job_queue.put(job)).and_then(|stored| stored))
     }
 
@@ -351,7 +352,7 @@ impl<A> DeferredFn<A> {
     pub fn supersede_blocking(self, lock: &LockGuard) -> Result<(), LockError> {
         let Some((manager, superseding)) = self.superseding(lock)? else { return Ok(()) };
         let background = &manager.core().background;
-        let job_queue = manager.core().job_queue_of(&background.store);
+        let job_queue = manager.core().jobs.queue_apart(&background.store);
         background.block_on(superseding.ask(job_queue)).and_then(|superseded| superseded)
     }
 
@@ -365,9 +366,10 @@ impl<A> DeferredFn<A> {
         }
         let manager = self.manager.map_or_else(LockManager::current, Ok)?;
         let key = lock.key().to_string();
-        let function = manager.core().defaults.stored_as(&name);
+        let function = stored_as(&manager, &name);
         // A call inside of an outer body that has the lock began just now.
-        let began = if lock.is_joined() { Duration::ZERO } else { lock.asked().elapsed() };
+        let began =
+            if lock.is_joined() { Duration::ZERO } else { lock.lock.held.request.asked.elapsed() };
         let running = this_job(&name, &key);
         Ok(Some((manager, Superseding { function, key, began, running })))
     }
@@ -402,8 +404,8 @@ impl<A> DeferredFn<A> {
         let Deferrable { name, site, delay, attempts, keep, .. } = self.function;
         let manager = self.manager.map_or_else(LockManager::current, Ok)?;
         manager.core().sites.check(&name, site)?;
-        check_size(&arguments, manager.core().max_job_size)?;
-        let function = manager.core().defaults.stored_as(&name);
+        check_size(&arguments, manager.core().jobs.max_size)?;
+        let function = stored_as(&manager, &name);
         let job = NewJob { function, id, arguments, key, delay, keep, attempts };
         Ok((manager, job))
     }

@@ -14,15 +14,15 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use crate::defer::function::Deferrable;
+use crate::defer::job::{Job, Settled};
+use crate::defer::job_queue::JobQueue;
+use crate::defer::limits::abandoned;
+use crate::defer::metrics;
 use crate::defer::outcome::JobEnd;
 use crate::defer::running::Claim;
-use crate::jobs::job::{Job, Settled};
-use crate::jobs::job_queue::JobQueue;
-use crate::jobs::limits::abandoned;
 use crate::manager::lock_manager::LockManager;
 use crate::store::handle::Store;
 use crate::sys::backoff::{Backoff, jittered};
-use crate::sys::metrics;
 use crate::sys::task::{JoinSet, owned};
 use crate::sys::time::Instant;
 use crate::value::error::LockError;
@@ -208,14 +208,14 @@ impl JobRun {
 
     async fn settle_once(&self, how: Settled) -> Result<bool, LockError> {
         let job = self.job.clone();
-        if how != Settled::Returned || self.manager.core().has_own_job_queue {
+        if how != Settled::Returned || self.manager.core().jobs.given.is_some() {
             return self.job_queue.settle(job, how).await;
         }
         // The background thread releases the locks of the body first, so that on the same server
         // the next worker does not find them busy.
         let manager = self.manager.clone();
         let back = move |store: Store| async move {
-            manager.core().job_queue_of(&store).settle(job, how).await
+            manager.core().jobs.queue_apart(&store).settle(job, how).await
         };
         self.manager.core().background.call(back).await?
     }

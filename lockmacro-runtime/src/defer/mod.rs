@@ -54,18 +54,24 @@
 
 mod arguments;
 mod function;
+mod job;
+pub(crate) mod job_queue;
 mod job_run;
+mod jobs;
+mod limits;
+mod manager;
+mod metrics;
 mod outcome;
+pub(crate) mod queue;
 mod running;
 mod worker;
 
 pub use arguments::{Argument, Arguments, Storable, argument};
 pub use function::DeferredFn;
+pub use job::{Job, JobInfo, JobState, Keep, NewJob, Page, Settled, Stored, TakeOptions, When};
+pub use job_queue::{JobFuture, JobQueue, StopWaiting};
+pub(crate) use jobs::Jobs;
+pub use limits::{DEAD_MAX, WAITING_MAX};
 pub use outcome::JobOutcome;
+pub(crate) use queue::memory::MemoryJobs;
 pub use worker::Worker;
-
-pub use crate::jobs::job::{
-    Job, JobInfo, JobState, Keep, NewJob, Page, Settled, Stored, TakeOptions, When,
-};
-pub use crate::jobs::job_queue::{JobFuture, JobQueue, StopWaiting};
-pub use crate::jobs::limits::{DEAD_MAX, WAITING_MAX};

@@ -5,11 +5,11 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::defer::job::Job;
+use crate::defer::job_queue::JobQueue;
 use crate::defer::outcome::{JobEnd, JobOutcome};
 use crate::engine::observer::OBSERVER;
 use crate::guard::LockGuard;
-use crate::jobs::job::Job;
-use crate::jobs::job_queue::JobQueue;
 use crate::sys::random::{HashMap, random_name};
 use crate::sys::sync::Mutex;
 use crate::value::error::LockError;

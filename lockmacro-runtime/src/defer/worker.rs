@@ -11,16 +11,18 @@ use tokio::time::timeout;
 
 use crate::defer::DeferredFn;
 use crate::defer::function::Deferrable;
+use crate::defer::job::TakeOptions;
+use crate::defer::job_queue::JOB_QUEUE;
 use crate::defer::job_run::{PAUSES, run};
+use crate::defer::manager::stored_as;
+use crate::defer::metrics;
 use crate::engine::core::inside_runtime;
 use crate::engine::current;
-use crate::jobs::job::TakeOptions;
 use crate::manager::lock_manager::LockManager;
 use crate::sys::backoff::jittered;
-use crate::sys::metrics;
 use crate::sys::random::HashMap;
 use crate::sys::task::{JoinSet, owned};
-use crate::value::error::{LockError, setting_name};
+use crate::value::error::LockError;
 
 /// Default number of jobs that run at once.
 const CONCURRENCY: usize = 16;
@@ -253,9 +255,9 @@ impl Worker {
     ) -> Result<(), LockError> {
         let job_queue = self.manager.job_queue();
         let free = Arc::new(Semaphore::new(self.concurrency));
-        let defaults = &self.manager.core().defaults;
+        let prefix = &self.manager.core().defaults.prefix;
         let functions: Vec<_> =
-            self.functions.keys().map(|name| defaults.stored_as(name)).collect();
+            self.functions.keys().map(|name| stored_as(&self.manager, name)).collect();
         let mut backoff = PAUSES;
         let mut was_allowed = false;
         while !*stopped.borrow() {
@@ -278,7 +280,7 @@ impl Worker {
                     backoff.reset();
                     was_allowed = true;
                     for job in jobs {
-                        let name = job.function.strip_prefix(&*defaults.prefix).unwrap_or_default();
+                        let name = job.function.strip_prefix(&**prefix).unwrap_or_default();
                         let Some(function) = self.functions.get(name) else { continue };
                         let manager = self.manager.clone();
                         let function = function.clone();
@@ -293,7 +295,7 @@ impl Worker {
                         })));
                     }
                 }
-                Err(error @ LockError::InvalidSetting { setting: setting_name::JOB_QUEUE, .. }) => {
+                Err(error @ LockError::InvalidSetting { setting: JOB_QUEUE, .. }) => {
                     return Err(error);
                 }
                 // A right that is taken away later may be back soon.

@@ -7,14 +7,11 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::task::try_id;
 
+use crate::defer::Jobs;
 use crate::engine::hold_times::HoldTimes;
-#[cfg(any(feature = "defer", feature = "reuse"))]
-use crate::engine::sites::Sites;
 use crate::engine::thread::background::Background;
 use crate::engine::thread::blocking::may_block;
 use crate::engine::token::in_flight::{InFlight, InFlightGuard, Trailing};
-#[cfg(feature = "defer")]
-use crate::jobs::job_queue::JobQueue;
 use crate::store::handle::Store;
 use crate::store::shutdown::Shutdown;
 use crate::sys::platform::host_name;
@@ -43,16 +40,9 @@ pub(crate) struct Core {
     /// Those among them of locks that belong to no queue.
     pub(crate) trailing_outside: Arc<Trailing>,
     pub(crate) shutdown: Arc<Shutdown>,
-    /// Where jobs are stored.
-    #[cfg(feature = "defer")]
-    job_queue: Arc<dyn JobQueue>,
-    /// Whether the builder has set it.
-    #[cfg(feature = "defer")]
-    pub(crate) has_own_job_queue: bool,
-    #[cfg(feature = "defer")]
-    pub(crate) max_job_size: usize,
+    pub(crate) jobs: Jobs,
     #[cfg(any(feature = "defer", feature = "reuse"))]
-    pub(crate) sites: Sites,
+    pub(crate) sites: crate::engine::sites::Sites,
 }
 
 impl Core {
@@ -61,15 +51,10 @@ impl Core {
         store: Store,
         its_label: Option<String>,
         defaults: Defaults,
-        #[cfg(feature = "defer")] job_queue: Option<Arc<dyn JobQueue>>,
-        #[cfg(feature = "defer")] max_job_size: usize,
+        jobs: Jobs,
     ) -> Arc<Self> {
         #[cfg(feature = "metrics")]
         crate::sys::metrics::describe();
-        #[cfg(feature = "defer")]
-        let has_own_job_queue = job_queue.is_some();
-        #[cfg(feature = "defer")]
-        let job_queue = job_queue.unwrap_or_else(|| store.job_queue(max_job_size));
         Arc::new_cyclic(|core: &Weak<Self>| {
             // Weak, as the core owns the store that keeps this callback.
             let core = Weak::clone(core);
@@ -79,14 +64,9 @@ impl Core {
                 }
             }));
             Self {
-                #[cfg(feature = "defer")]
-                job_queue,
-                #[cfg(feature = "defer")]
-                has_own_job_queue,
-                #[cfg(feature = "defer")]
-                max_job_size,
+                jobs,
                 #[cfg(any(feature = "defer", feature = "reuse"))]
-                sites: Sites::default(),
+                sites: Default::default(),
                 background: Background::new(&store),
                 store,
                 label: label(its_label.as_deref(), host_name),
@@ -126,21 +106,9 @@ impl Core {
         }
     }
 
-    /// Whether the server may have been replaced since a request was sent.
-    pub(crate) fn has_changed_since(&self, sent: Moment) -> bool {
-        self.store.facts.may_forget && self.background.timers.has_changed_since(sent)
-    }
-
-    /// The queue of jobs: to add jobs, to list them, and to retry dead jobs.
-    #[cfg(feature = "defer")]
-    pub(crate) fn job_queue(&self) -> Arc<dyn JobQueue> {
-        Arc::clone(&self.job_queue)
-    }
-
-    /// The queue of jobs for the background thread, over its own connection.
-    #[cfg(feature = "defer")]
-    pub(crate) fn job_queue_of(&self, store: &Store) -> Arc<dyn JobQueue> {
-        if self.has_own_job_queue { self.job_queue() } else { store.job_queue(self.max_job_size) }
+    /// When a server that may forget its locks was last replaced, or may have been.
+    pub(crate) fn last_change(&self) -> Option<Moment> {
+        self.store.facts.may_forget.then(|| self.background.timers.last_change()).flatten()
     }
 
     /// The label of this process, which every token contains.

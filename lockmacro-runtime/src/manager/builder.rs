@@ -1,16 +1,11 @@
 //! The builder of a manager: its settings, and how it is connected.
 //! Long, because its items have examples.
 
-#[cfg(feature = "defer")]
-use std::sync::Arc;
 use std::time::Duration;
 
+use crate::defer::Jobs;
 use crate::engine::core::{Core, inside_runtime};
 use crate::engine::manager::Manager;
-#[cfg(feature = "defer")]
-use crate::jobs::job_queue::JobQueue;
-#[cfg(feature = "defer")]
-use crate::jobs::limits::SIZE_MAX;
 use crate::manager::lock_manager::LockManager;
 #[cfg(feature = "redis")]
 use crate::manager::redis::settings::RedisSettings;
@@ -45,10 +40,7 @@ pub struct LockManagerBuilder {
     pub(crate) defaults: Defaults,
     #[cfg(feature = "redis")]
     pub(super) redis: RedisSettings,
-    #[cfg(feature = "defer")]
-    job_queue: Option<Arc<dyn JobQueue>>,
-    #[cfg(feature = "defer")]
-    max_job_size: usize,
+    pub(crate) jobs: Jobs,
 }
 
 impl LockManagerBuilder {
@@ -62,10 +54,7 @@ impl LockManagerBuilder {
             defaults: Defaults::default(),
             #[cfg(feature = "redis")]
             redis: RedisSettings::default(),
-            #[cfg(feature = "defer")]
-            job_queue: None,
-            #[cfg(feature = "defer")]
-            max_job_size: SIZE_MAX,
+            jobs: Jobs::default(),
         }
     }
 
@@ -263,23 +252,6 @@ impl LockManagerBuilder {
         self
     }
 
-    /// Sets where jobs are kept, instead of in the locks' own store.
-    #[cfg(feature = "defer")]
-    pub fn job_queue(mut self, job_queue: Arc<dyn JobQueue>) -> Self {
-        self.job_queue = Some(job_queue);
-        self
-    }
-
-    /// Sets how many bytes the arguments of one job may have as JSON, by default 1 MiB.
-    ///
-    /// A larger job is refused with [`LockError::InvalidSetting`]. A worker gives the server more
-    /// time to send larger jobs, a second for 4 MiB, so use the same value for the workers.
-    #[cfg(feature = "defer")]
-    pub fn max_job_size(mut self, bytes: usize) -> Self {
-        self.max_job_size = bytes;
-        self
-    }
-
     /// Connects, as [`LockManager::connect`] does.
     ///
     /// ```
@@ -417,11 +389,7 @@ impl LockManagerBuilder {
     }
 
     pub(crate) fn with(self, store: Store) -> LockManager {
-        #[cfg(feature = "defer")]
-        let core = Core::over(store, self.label, self.defaults, self.job_queue, self.max_job_size);
-        #[cfg(not(feature = "defer"))]
-        let core = Core::over(store, self.label, self.defaults);
-        LockManager(Manager::new(core))
+        LockManager(Manager::new(Core::over(store, self.label, self.defaults, self.jobs)))
     }
 }
 

@@ -7,8 +7,6 @@ use std::time::Duration;
 use crate::engine::core::Core;
 use crate::engine::current;
 use crate::engine::manager::Manager;
-#[cfg(feature = "defer")]
-use crate::jobs::job_queue::JobQueue;
 use crate::store::handle::Store;
 use crate::store::memory::Memory;
 use crate::value::error::LockError;
@@ -223,22 +221,6 @@ impl LockManager {
     pub fn disabled() -> Self {
         tracing::warn!("locks are disabled: this manager grants every lock and excludes nobody");
         Self::builder().with(Store::of(Memory::disabled()))
-    }
-
-    /// Returns the queue of jobs, to store jobs, to inspect them, and to run dead ones
-    /// again.
-    ///
-    /// ```no_run
-    /// # use lockmacro_runtime::defer::JobState;
-    /// # use lockmacro_runtime::{LockError, LockManager};
-    /// # async fn inspect(locks: LockManager) -> Result<(), LockError> {
-    /// let dead = locks.job_queue().list("orders.audit".into(), JobState::Dead, 0, 100).await?;
-    /// println!("{} dead jobs", dead.total);
-    /// # Ok(()) }
-    /// ```
-    #[cfg(feature = "defer")]
-    pub fn job_queue(&self) -> Arc<dyn JobQueue> {
-        self.0.core.job_queue()
     }
 
     /// The state that all locks of this manager share.

@@ -15,7 +15,7 @@ use crate::value::loss::LossCause;
 const RETRY_MIN: Duration = Duration::from_millis(50);
 
 /// How long a client may rely on a lock. A loss is final.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Lease {
     ttl: Duration,
     ends: Moment,

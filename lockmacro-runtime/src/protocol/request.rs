@@ -278,15 +278,14 @@ impl Request {
     }
 
     /// This request as that of the next holder of the lock that `held` was granted, with the token
-    /// of `held`. Without another command the store may keep the lock until `kept_until`.
-    pub(crate) fn with_token_of(&self, held: &Self, kept_until: Moment, now: Moment) -> Self {
+    /// of `held`. Until `kept_until` the store may keep the lock without another command, if that
+    /// is longer than for this request's own ttl.
+    pub(crate) fn with_token_of(&self, held: &Self, kept_until: Option<Moment>) -> Self {
         let request = self.like(self.token.clone(), self.fenced, self.asked);
         let mut request = request.with(Vec::new(), None, self.min_hold());
         request.until = held.until;
         request.shares_token_of(held);
-        if held.lasts(now) > request.lasts(now) {
-            request.renewed_until(kept_until);
-        }
+        kept_until.into_iter().for_each(|end| request.renewed_until(end));
         request
     }
 

@@ -179,7 +179,7 @@ impl Driver {
 }
 
 impl RunningBody {
-    pub(super) fn new(guard: Acquired, errors: Errors) -> Self {
+    pub(crate) fn new(guard: Acquired, errors: Errors) -> Self {
         let scope = Scope::inside(Arc::clone(&guard.held));
         Self { lost: None, scope, guard, errors, is_begun: false }
     }
@@ -208,7 +208,7 @@ impl RunningBody {
         lost.as_mut().poll(cx).map(|lost| Err(lost.into()))
     }
 
-    pub(super) async fn release(self, finished: Finished) -> BodyEnd {
+    pub(crate) async fn release(self, finished: Finished) -> BodyEnd {
         let Acquired { held, releases_in_background, joined, .. } = &self.guard;
         let lost = held.check_lease().err();
         if *releases_in_background && !joined {

@@ -7,14 +7,11 @@
 //! lock is released, so that nothing of it outlives the lock. How an error reaches the caller's
 //! return type is decided in `run_policy`; expansions of the attribute name it ([`with_policy`]).
 //!
-//! [`lead`] repeats that for as long as the program runs, and [`reuse`] gives the value of a body
-//! to the callers that found its lock busy.
+//! [`lead`] repeats that for as long as the program runs.
 
 mod body;
-mod driver;
+pub(crate) mod driver;
 mod lead;
-#[cfg(feature = "reuse")]
-pub(crate) mod reuse;
 #[cfg(any(feature = "defer", feature = "reuse"))]
 pub(crate) mod same_value;
 #[cfg(feature = "test-util")]

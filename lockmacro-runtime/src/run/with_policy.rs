@@ -1,15 +1,10 @@
 //! A lock, a guard or a lock with reuse, and what its caller gets when it is busy or lost: for
 //! expansions of the attribute, whose functions may return more than a `Result`.
 
-#[cfg(feature = "reuse")]
-use serde::{Serialize, de::DeserializeOwned};
-
 use crate::engine::acquire::options::WaitMode;
 use crate::guard::LockGuard;
 use crate::lock::Lock;
 use crate::run::driver::{Run, Start};
-#[cfg(feature = "reuse")]
-use crate::run::reuse::ReusingLock;
 use crate::run_policy::{MapErr, Recovering, Report, Returnable, RunPolicy, Skip};
 use crate::value::error::LockError;
 use crate::value::loss::Lost;
@@ -19,12 +14,12 @@ use crate::value::loss::Lost;
 #[derive(Debug, Clone)]
 #[must_use = "a lock does nothing until it is run"]
 pub struct WithPolicy<S, W = Report, H = ()> {
-    start: S,
-    policy: RunPolicy<W, H>,
+    pub(crate) start: S,
+    pub(crate) policy: RunPolicy<W, H>,
 }
 
 impl<S> WithPolicy<S> {
-    fn new(start: S) -> Self {
+    pub(crate) fn new(start: S) -> Self {
         Self { start, policy: RunPolicy::default() }
     }
 }
@@ -100,19 +95,6 @@ impl<W, H> WithPolicy<LockGuard, W, H> {
     }
 }
 
-#[cfg(feature = "reuse")]
-impl<W, H> WithPolicy<ReusingLock, W, H> {
-    /// As [`ReusingLock::run`].
-    pub fn run<B, T, E>(self, body: B) -> impl Future<Output = Result<T, E>>
-    where
-        B: Future<Output = Result<T, E>>,
-        T: Serialize + DeserializeOwned,
-        Result<T, E>: Returnable<RunPolicy<W, H>>,
-    {
-        self.start.run_under(self.policy, body)
-    }
-}
-
 /// The methods that begin a policy, for expansions.
 macro_rules! with_policy {
     ($($start:ty),*) => {$(
@@ -141,6 +123,7 @@ macro_rules! with_policy {
     )*};
 }
 
-with_policy!(Lock, LockGuard);
 #[cfg(feature = "reuse")]
-with_policy!(ReusingLock);
+pub(crate) use with_policy;
+
+with_policy!(Lock, LockGuard);

@@ -1,23 +1,18 @@
 //! The trait of a kind of store.
 
+use std::any::Any;
 use std::fmt;
 use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
-#[cfg(feature = "defer")]
-use crate::jobs::job_queue::JobQueue;
 use crate::protocol::answer::{Answer, Failed, Released, StoreFuture};
 use crate::protocol::request::Request;
-#[cfg(feature = "inspect")]
-use crate::store::inspection::Inspection;
 use crate::store::shutdown::Shutdown;
 use crate::store::subscriptions::Subscriptions;
 use crate::sys::time::Instant;
 use crate::value::error::LockError;
 use crate::value::fence::{Fence, FenceCheck};
-#[cfg(feature = "inspect")]
-use crate::value::inspection::InspectedServer;
 use crate::value::key::LockKey;
 
 /// Unanswered commands that fit into the manager's timeout.
@@ -96,24 +91,6 @@ pub(crate) struct ServerHealth {
     pub(crate) round_trip: Duration,
 }
 
-/// Whose value it is. A lock that joins one around it has the request of that one.
-#[cfg(feature = "reuse")]
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ValueOf<'a> {
-    pub(crate) key: &'a LockKey,
-    /// Of the function.
-    pub(crate) name: &'a str,
-}
-
-/// A value that a holder has kept.
-#[cfg(feature = "reuse")]
-#[derive(Debug, Clone)]
-pub(crate) struct KeptText {
-    pub(crate) text: Arc<str>,
-    /// How much longer the store keeps it.
-    pub(crate) left: Duration,
-}
-
 /// A kind of store: servers that keep locks, or memory.
 ///
 /// Whatever the kind, a lock means the same, because every kind keeps these promises. Only the
@@ -133,7 +110,11 @@ pub(crate) struct KeptText {
 ///   nor a place in a queue.
 /// - **A request without an answer was applied, or was not, or it is unknown which.** The store
 ///   says so by [`Request::set_applied`] and [`Failed`], and never guesses.
-pub(crate) trait Backend: fmt::Debug + Send + Sync {
+///
+/// What only some kinds can do beside locks, such as keeping values or jobs, or showing the locks
+/// of others, is no method here: a folder of its own above the stores asks which kind it has, as
+/// [`Any`] tells, and does it over that.
+pub(crate) trait Backend: Any + fmt::Debug + Send + Sync {
     /// What never changes about it.
     fn facts(&self) -> Facts;
 
@@ -172,27 +153,6 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
         how: RenewKind,
     ) -> StoreFuture<'a, Result<bool, LockError>>;
 
-    /// The value that a holder of the key has kept under a name, if its time is not over.
-    #[cfg(feature = "reuse")]
-    fn kept<'a>(&'a self, _: ValueOf<'a>) -> StoreFuture<'a, Result<Option<KeptText>, LockError>> {
-        let detail = "this store keeps no values: use one Redis server, a cluster or PostgreSQL";
-        Box::pin(ready(Err(LockError::invalid("reuse", detail))))
-    }
-
-    /// Keeps a value of a key for so long under a name, in place of the one before, if the
-    /// request's token holds the key. An empty one removes that before. Returns whether it holds
-    /// it.
-    #[cfg(feature = "reuse")]
-    fn keep<'a>(
-        &'a self,
-        _: &'a Request,
-        _of: ValueOf<'a>,
-        _value: &'a str,
-        _time: Duration,
-    ) -> StoreFuture<'a, Result<bool, LockError>> {
-        Box::pin(ready(Ok(false)))
-    }
-
     /// The check of a fence of this key in a transaction; `None` where the locks are not in a
     /// database that has transactions.
     fn fence_check(&self, _: &LockKey, _: Fence) -> Option<FenceCheck> {
@@ -204,31 +164,13 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
         keys.len()
     }
 
-    /// The queue of jobs, each with arguments of at most `max_size` bytes.
-    #[cfg(feature = "defer")]
-    fn job_queue(self: Arc<Self>, max_size: usize) -> Arc<dyn JobQueue>;
-
-    /// The locks as they are seen from outside, where that is possible.
-    #[cfg(feature = "inspect")]
-    fn inspection(&self) -> Option<&dyn Inspection> {
+    /// The address of the server of the request's first key, or of all nodes of a Redlock.
+    fn address(&self, _: &Request) -> Option<Box<str>> {
         None
     }
 
-    /// The error where there is no [inspection](Backend::inspection).
-    #[cfg(feature = "inspect")]
-    fn uninspectable(&self) -> LockError {
-        LockError::invalid_url("only the locks of one server or cluster can be inspected")
-    }
-
-    /// Asks the servers about themselves, and checks the rights of the user, on the key if one is
-    /// given.
-    #[cfg(feature = "inspect")]
-    fn servers<'a>(&'a self, _: Option<&'a LockKey>) -> StoreFuture<'a, Vec<InspectedServer>> {
-        Box::pin(ready(Vec::new()))
-    }
-
-    /// The address of the server of the request's first key, or of all nodes of a Redlock.
-    fn address(&self, _: &Request) -> Option<Box<str>> {
+    /// The error for a setting that this kind of store has nothing for, if it has words of its own.
+    fn refusal(&self, _setting: &'static str, _detail: &str) -> Option<LockError> {
         None
     }
 

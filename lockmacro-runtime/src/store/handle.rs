@@ -173,10 +173,4 @@ impl Store {
         }
         all.into_iter().try_fold(Released::Held, |found, part| Ok(found.max(part?)))
     }
-
-    /// The queue of jobs: see [`Backend::job_queue`].
-    #[cfg(feature = "defer")]
-    pub(crate) fn job_queue(&self, max_size: usize) -> Arc<dyn crate::jobs::job_queue::JobQueue> {
-        Arc::clone(&self.backend).job_queue(max_size)
-    }
 }

@@ -8,15 +8,11 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::timeout_at;
 
-#[cfg(feature = "defer")]
-use crate::jobs::job_queue::JobQueue;
-#[cfg(feature = "defer")]
-use crate::jobs::memory::MemoryJobs;
+use crate::defer::MemoryJobs;
 use crate::protocol::answer::{Answer, Contention, Failed, Queueing, Released, StoreFuture};
 use crate::protocol::request::Request;
+use crate::reuse::Values;
 use crate::store::backend::{Backend, Facts, RenewKind, Wait};
-#[cfg(feature = "reuse")]
-use crate::store::backend::{KeptText, ValueOf};
 use crate::store::shutdown::Shutdown;
 use crate::store::subscriptions::Subscriptions;
 use crate::store::tick::tick;
@@ -44,8 +40,9 @@ pub(crate) struct Memory {
     subscriptions: Arc<Subscriptions>,
     /// Whether every lock is granted.
     is_disabled: bool,
-    #[cfg(feature = "defer")]
-    jobs: MemoryJobs,
+    /// What is kept beside the locks.
+    pub(crate) jobs: MemoryJobs,
+    pub(crate) values: Values,
 }
 
 /// The held locks, the queues of their waiters, and the fences. No code under its mutex can panic
@@ -57,12 +54,6 @@ struct LockTable {
     held: HashMap<String, Vec<MemoryHolder>>,
     /// The waiters of each key, the first one first. No key has an empty queue.
     queues: HashMap<String, VecDeque<MemoryWaiter>>,
-    /// The value that a holder of a key has kept under a name, and its end.
-    #[cfg(feature = "reuse")]
-    values: HashMap<(String, String), (Arc<str>, Moment)>,
-    /// The number of values at which expired ones are removed next.
-    #[cfg(feature = "reuse")]
-    sweep_values_at: usize,
     /// The number of keys at which expired ones are removed next.
     sweep_at: usize,
     last_fence: u64,
@@ -90,8 +81,8 @@ impl Memory {
             table: Arc::default(),
             subscriptions: Arc::default(),
             is_disabled: false,
-            #[cfg(feature = "defer")]
-            jobs: MemoryJobs::new(),
+            jobs: MemoryJobs::default(),
+            values: Values::default(),
         }
     }
 
@@ -235,6 +226,12 @@ impl Memory {
         if all || self.is_disabled { Released::Held } else { Released::NotHeld }
     }
 
+    /// Whether a token holds a key.
+    #[cfg(feature = "reuse")]
+    pub(crate) fn is_held(&self, key: &str, token: &Token, now: Moment) -> bool {
+        self.table.lock().holder(key, token).is_some_and(|holder| holder.expires > now)
+    }
+
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
         self.table.lock().held.is_empty()
@@ -274,52 +271,6 @@ impl Backend for Memory {
         _: RenewKind,
     ) -> StoreFuture<'a, Result<bool, LockError>> {
         Box::pin(async move { Ok(self.lengthen(request, ttl)) })
-    }
-
-    #[cfg(feature = "reuse")]
-    fn kept<'a>(&'a self, of: ValueOf<'a>) -> StoreFuture<'a, Result<Option<KeptText>, LockError>> {
-        Box::pin(async move {
-            let slot = (of.key.as_str().to_owned(), of.name.to_owned());
-            let now = Moment::now();
-            let table = self.table.lock();
-            let kept = table.values.get(&slot).filter(|(_, ends)| *ends > now);
-            Ok(kept.map(|(text, ends)| KeptText { text: Arc::clone(text), left: ends.since(now) }))
-        })
-    }
-
-    #[cfg(feature = "reuse")]
-    fn keep<'a>(
-        &'a self,
-        request: &'a Request,
-        of: ValueOf<'a>,
-        value: &'a str,
-        time: Duration,
-    ) -> StoreFuture<'a, Result<bool, LockError>> {
-        Box::pin(async move {
-            let now = Moment::now();
-            let mut table = self.table.lock();
-            let key = of.key.as_str();
-            let is_held =
-                table.holder(key, &request.token).is_some_and(|holder| holder.expires > now);
-            if is_held {
-                let slot = (key.to_owned(), of.name.to_owned());
-                if value.is_empty() {
-                    table.values.remove(&slot);
-                } else {
-                    table.values.insert(slot, (value.into(), now.after(time)));
-                }
-                if table.values.len() >= table.sweep_values_at.max(SWEEP_FROM) {
-                    table.values.retain(|_, (_, ends)| *ends > now);
-                    table.sweep_values_at = table.values.len() * 2;
-                }
-            }
-            Ok(is_held)
-        })
-    }
-
-    #[cfg(feature = "defer")]
-    fn job_queue(self: Arc<Self>, _: usize) -> Arc<dyn JobQueue> {
-        Arc::new(self.jobs.clone())
     }
 
     fn subscriptions(&self) -> Option<&Subscriptions> {

@@ -27,8 +27,6 @@
 
 pub(crate) mod backend;
 pub(crate) mod handle;
-#[cfg(feature = "inspect")]
-pub(crate) mod inspection;
 mod join;
 pub(crate) mod lock_store;
 pub(crate) mod memory;
@@ -38,7 +36,7 @@ pub(crate) mod postgres;
 pub(crate) mod redis;
 #[cfg(feature = "redis")]
 pub(crate) mod redlock;
-mod remote;
+pub(crate) mod remote;
 mod replica_acks;
 mod several_keys;
 pub(crate) mod shutdown;

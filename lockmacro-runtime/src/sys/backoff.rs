@@ -38,9 +38,14 @@ impl Backoff {
     }
 
     /// The delay after a number of failures, with jitter.
-    pub(crate) fn after(mut self, failures: u32) -> Duration {
+    pub(crate) fn after(self, failures: u32) -> Duration {
+        jittered(self.delay_after(failures))
+    }
+
+    /// The same without jitter.
+    pub(crate) fn delay_after(mut self, failures: u32) -> Duration {
         (0..failures.min(FAILURES_MAX)).for_each(|_| self.grow());
-        jittered(self.delay())
+        self.delay()
     }
 
     /// The delay before the next try, without jitter.
@@ -69,7 +74,12 @@ impl Backoff {
 
 /// 75 % to 125 % of a delay, so that callers that failed together do not retry together.
 pub(crate) fn jittered(delay: Duration) -> Duration {
-    delay.mul_f64(0.75 + random::fraction() / 2.0)
+    spread(delay, random::fraction())
+}
+
+/// The same for a jitter of 0 to 1.
+pub(crate) fn spread(delay: Duration, jitter: f64) -> Duration {
+    delay.mul_f64(0.75 + jitter / 2.0)
 }
 
 #[cfg(test)]

@@ -3,8 +3,6 @@
 //! is done.
 
 use std::borrow::Cow;
-#[cfg(feature = "defer")]
-use std::sync::Arc;
 
 /// Tells a change of a metric with these labels to the recorder. Without the feature `metrics`
 /// nothing is evaluated.
@@ -55,23 +53,4 @@ pub(crate) fn describe() {
 pub(crate) fn refused(name: Cow<'static, str>, reason: &'static str) {
     let labels = [("name", name), ("reason", reason.into())];
     tell!(counter, "lockmacro_refusals_total", labels, increment(1));
-}
-
-/// Counts what became of a job.
-#[cfg(feature = "defer")]
-pub(crate) fn job(name: &Arc<str>, event: &'static str) {
-    count_job(name, event, 1);
-}
-
-/// Counts no dead job yet of a function that this process works for: one that would appear with
-/// its first job would not have increased by that.
-#[cfg(feature = "defer")]
-pub(crate) fn works_for(name: &Arc<str>) {
-    count_job(name, "dead", 0);
-}
-
-#[cfg(feature = "defer")]
-fn count_job(name: &Arc<str>, event: &'static str, by: u64) {
-    let labels = || [("name", Cow::Owned(name.to_string())), ("event", event.into())];
-    tell!(counter, "lockmacro_jobs_total", labels(), increment(by));
 }

@@ -20,6 +20,8 @@ impl<T> Mutex<T> {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        #[cfg(test)]
+        entries::note::<T>();
         // Where threads are simulated, another one may have the mutex.
         while world::switch() {
             match self.0.try_lock() {
@@ -29,6 +31,10 @@ impl<T> Mutex<T> {
             }
         }
         self.0.lock().unwrap_or_else(sync::PoisonError::into_inner)
+    }
+
+    pub(crate) fn get_mut(&mut self) -> &mut T {
+        self.0.get_mut().unwrap_or_else(sync::PoisonError::into_inner)
     }
 }
 
@@ -43,5 +49,26 @@ pub(crate) async fn until<T>(changes: &Notify, check: impl Fn() -> Option<T>) ->
             None => drop(world::switch()),
         };
         change.await;
+    }
+}
+
+/// How often each mutex is entered by a thread.
+#[cfg(test)]
+pub(crate) mod entries {
+    use std::any::type_name;
+    use std::cell::RefCell;
+    use std::collections::BTreeMap;
+
+    thread_local! {
+        static ENTRIES: RefCell<BTreeMap<&'static str, usize>> = RefCell::default();
+    }
+
+    pub(super) fn note<T>() {
+        ENTRIES.with_borrow_mut(|entries| *entries.entry(type_name::<T>()).or_default() += 1);
+    }
+
+    /// The entries since the last call, by the type of what each mutex protects.
+    pub(crate) fn take() -> BTreeMap<&'static str, usize> {
+        ENTRIES.take()
     }
 }

@@ -96,6 +96,28 @@ impl LastMoment {
     }
 }
 
+/// A moment that one thread writes at a time, and any thread reads.
+#[derive(Debug)]
+pub(crate) struct SharedMoment(AtomicU64);
+
+impl SharedMoment {
+    pub(crate) fn new(moment: Option<Moment>) -> Self {
+        Self(Self::number(moment).into())
+    }
+
+    pub(crate) fn set(&self, moment: Option<Moment>) {
+        self.0.store(Self::number(moment), Ordering::Release);
+    }
+
+    pub(crate) fn get(&self) -> Option<Moment> {
+        NonZeroU64::new(self.0.load(Ordering::Acquire)).map(Moment)
+    }
+
+    fn number(moment: Option<Moment>) -> u64 {
+        moment.map_or(0, |moment| moment.0.get())
+    }
+}
+
 /// The clock of the caller's runtime, where it is not the real one: `tokio::time::pause` has
 /// stopped it, or has stopped it once.
 ///

@@ -1,8 +1,6 @@
 //! A manager's defaults for its locks.
 
 use std::borrow::Cow;
-#[cfg(feature = "defer")]
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::value::error::LockError;
@@ -46,13 +44,6 @@ impl Defaults {
 
     pub(crate) fn ttl(&self) -> Duration {
         self.ttl.unwrap_or(TTL_DEFAULT)
-    }
-
-    /// The name under which jobs of a function are stored. It has the prefix, so that
-    /// services on one server do not run each other's calls.
-    #[cfg(feature = "defer")]
-    pub(crate) fn stored_as(&self, function: &str) -> Arc<str> {
-        [&self.prefix, function].concat().into()
     }
 
     /// An error if a setting has an invalid value.

@@ -7,8 +7,6 @@ pub(crate) mod error;
 pub(crate) mod escaped;
 pub mod fence;
 pub(crate) mod holder;
-#[cfg(feature = "inspect")]
-pub(crate) mod inspection;
 pub(crate) mod key;
 pub(crate) mod limits;
 pub(crate) mod loss;

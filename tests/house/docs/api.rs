@@ -28,7 +28,7 @@ fn exported(root: &Path) -> BTreeSet<String> {
     for path in [
         "lib.rs",
         "defer/mod.rs",
-        "inspect.rs",
+        "inspect/mod.rs",
         "store/mod.rs",
         "testing.rs",
         "testing/conformance/mod.rs",

@@ -282,13 +282,13 @@ a key, with its prefix | 1,024 bytes
     value/fence/mod.rs RETENTION_MIN: Duration = Duration::from_secs(24 * 60 * 60)
     value/fence/mod.rs RETENTION_MAX: Duration = Duration::from_secs(3_650 * 24 * 60 * 60)
 arguments of a job | 1 MiB
-    jobs/limits.rs SIZE_MAX: usize = 1 << 20
+    defer/limits.rs SIZE_MAX: usize = 1 << 20
 jobs of a function that wait | 1,000,000
-    jobs/limits.rs WAITING_MAX: usize = 1_000_000
+    defer/limits.rs WAITING_MAX: usize = 1_000_000
 dead jobs of a function | 10,000, the latest
-    jobs/limits.rs DEAD_MAX: usize = 10_000
+    defer/limits.rs DEAD_MAX: usize = 10_000
 tries of a job | 10
-    jobs/limits.rs ATTEMPTS: u32 = 10";
+    defer/limits.rs ATTEMPTS: u32 = 10";
 
 #[test]
 fn the_limits_are_those_of_the_code() {

@@ -21,10 +21,11 @@ const ROOMS: &[(&str, &[&str])] = &[
             "expansion.rs",
             "lock.rs",
             "run/",
-            "inspect.rs",
+            "inspect/",
             "testing.rs",
             "testing/",
             "defer/",
+            "reuse/",
         ],
     ),
     ("manager", &["guard.rs", "outcome.rs", "run_policy.rs", "manager/"]),
@@ -35,6 +36,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("core", &["engine/core.rs", "engine/token/acquisition.rs"]),
     ("token and thread", &["engine/token/", "engine/thread/"]),
     ("engine", &["engine/"]),
+    ("queues of jobs", &["defer/jobs.rs", "defer/queue/"]),
     (
         "store",
         &["store/handle.rs", "store/mod.rs", "store/replica_acks.rs", "store/several_keys.rs"],
@@ -49,7 +51,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("stores of others", &["store/lock_store/"]),
     ("remote", &["store/remote/"]),
     ("what stores share", &["store/"]),
-    ("jobs", &["jobs/"]),
+    ("jobs", &["defer/job.rs", "defer/job_queue.rs", "defer/limits.rs", "defer/queue/memory.rs"]),
+    ("values beside locks", &["reuse/held.rs"]),
     ("protocol", &["protocol/"]),
     ("value", &["value/"]),
     ("system", &["sys/"]),
@@ -212,6 +215,49 @@ fn no_store_uses_another_one() {
         used.extend(others.map(|other| format!("{file} -> {other}")));
     }
     assert!(used.is_empty(), "{used:#?}");
+}
+
+/// The features that are a folder of their own, and the arrows from elsewhere that lead into it.
+const SLICES: &[(&str, &[&str])] = &[
+    (
+        "defer/",
+        &[
+            // What a manager keeps for its jobs, and what is kept beside locks in memory.
+            "engine/core.rs -> defer/jobs.rs",
+            "manager/builder.rs -> defer/jobs.rs",
+            "store/memory.rs -> defer/queue/memory.rs",
+            // The functions that have jobs, and the rights that jobs need.
+            "inspect/job_functions.rs -> defer/queue/redis/requests.rs",
+            "inspect/redis/rights.rs -> defer/queue/redis/requests.rs",
+            "inspect/redis/rights.rs -> defer/queue/redis/scripts.rs",
+        ],
+    ),
+    ("inspect/", &[]),
+    (
+        "reuse/",
+        &[
+            // What callers of a queue know of a value, and what stores hold for them.
+            "engine/queue/shared_queue.rs -> reuse/held.rs",
+            "store/memory.rs -> reuse/held.rs",
+            "store/postgres/store.rs -> reuse/held.rs",
+        ],
+    ),
+];
+
+#[test]
+fn a_slice_is_known_outside_of_its_folder_by_a_few_lines() {
+    let imports = sources(CRATES[0]);
+    for (slice, known) in SLICES {
+        let mut found = Vec::new();
+        for (file, used) in imports.arrows() {
+            let used = used.into_iter().filter(|other| other.starts_with(slice));
+            let used = used.filter(|_| !file.starts_with(slice));
+            found.extend(used.map(|other| format!("{file} -> {other}")));
+        }
+        let mut known = known.to_vec();
+        known.sort_unstable();
+        assert_eq!(found, known, "{slice}");
+    }
 }
 
 #[test]

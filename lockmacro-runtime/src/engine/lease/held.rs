@@ -1,31 +1,31 @@
-//! A granted lock: its acquisition and its lease. Long, because the ways in which it ends are read
-//! together.
+//! A granted lock: the owner of its [`Life`], and of what the lock is passed on by, or released.
+//! Long, because the ways in which it ends are read together.
 
-use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use scopeguard::{ScopeGuard, guard};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::yield_now;
 use tokio::time::timeout;
 
 use crate::engine::core::{Core, inside_runtime};
+use crate::engine::lease::life::{Effects, End, Ending, Event, Kind, Life, Terms, kept_beyond};
 use crate::engine::manager::Manager;
 use crate::engine::queue::shared_queue::in_queue::{HandedOver, InQueue, TakenUp};
-use crate::engine::queue::shared_queue::{KeyTenure, LocalHolder, unanswered};
+use crate::engine::queue::shared_queue::{LocalHolder, unanswered};
 use crate::engine::thread::timers::Enrolled;
 use crate::engine::token::acquisition::Acquisition;
 use crate::engine::{current, telemetry};
 use crate::protocol::answer::{Grant, Released};
-use crate::protocol::lease::Lease;
 use crate::protocol::request::Request;
 use crate::store::handle::Store;
 use crate::sys::random;
 use crate::sys::sync::Mutex;
 use crate::sys::task::spawn;
-use crate::sys::time::{Moment, checked};
+use crate::sys::time::{Moment, SharedMoment, checked};
 use crate::value::error::LockError;
 use crate::value::fence::{Fence, FenceBlock, FenceCheck};
 use crate::value::holder;
@@ -48,6 +48,8 @@ pub(crate) struct Held {
     pub(crate) manager: Arc<Core>,
     pub(crate) request: Arc<Request>,
     state: Mutex<HeldState>,
+    /// That of the life. It is looked at before each poll of a body, and needs no mutex.
+    relied_until: SharedMoment,
     /// The lease was renewed, or lost.
     changed: Notify,
     /// A block for each key, if the request asked for fences. Its own fence is the first.
@@ -64,22 +66,7 @@ pub(crate) struct Held {
 /// What changes while a lock is held.
 #[derive(Debug)]
 struct HeldState {
-    lease: Lease,
-    /// What the process may pass on. Its end is that of the lease.
-    tenure: KeyTenure,
-    /// Number of renewals in flight.
-    in_flight: u32,
-    /// When a renewal was last found to be without an answer. The renewal may still be applied.
-    unanswered_at: Option<Moment>,
-    /// Number of confirmations in a row without an answer.
-    unconfirmed: u32,
-    /// A transaction may check the fence, also after the lock has ended. The store refuses a late
-    /// one by its next grant, and a lock that is passed on has none.
-    is_checked: bool,
-    /// The loss was logged and counted.
-    loss_reported: bool,
-    /// It was logged that half of the lease has passed without a renewal.
-    halved: bool,
+    life: Life<Arc<Request>>,
     /// Present until the lock is released.
     counted: Option<telemetry::HeldGauge<Arc<Request>>>,
     renewal: Option<Enrolled>,
@@ -89,15 +76,38 @@ struct HeldState {
     acquisition: Option<Acquisition>,
 }
 
-impl HeldState {
-    fn tenure(&self) -> KeyTenure {
-        KeyTenure { ends: self.lease.ends(), ..self.tenure.clone() }
+/// A lock that leaves its holder.
+struct Leaving {
+    /// `None` if the queue was told of a loss before.
+    end: Option<End<Arc<Request>>>,
+    caller: Option<InQueue>,
+    acquisition: Option<Acquisition>,
+}
+
+impl Leaving {
+    /// Tells the queue of a loss, and returns its cause. If others wait, the lock is released along
+    /// with the request for them, unless something of it has to stay.
+    fn tell_loss(&mut self) -> Option<LossCause> {
+        let lost = |end: &mut End<_>| matches!(end.how, Ending::Lost { .. });
+        let End { tenure, how: Ending::Lost { cause, stays } } = self.end.take_if(lost)? else {
+            return None;
+        };
+        if let Some(caller) = self.caller.take() {
+            let released = self.acquisition.take_if(|_| !stays);
+            self.acquisition = caller.lost(tenure, released).or(self.acquisition.take());
+        }
+        Some(cause)
     }
 
-    /// Whether the ttl on the store is uncertain: a renewal is in flight, or no renewal has
-    /// succeeded that was sent after the last one without an answer.
-    fn is_suspect(&self) -> bool {
-        self.in_flight > 0 || self.unanswered_at >= Some(self.tenure.sent)
+    /// `None` if there is nothing to release.
+    fn hand_over(self) -> Option<HandedOver> {
+        let acquisition = self.acquisition?;
+        Some(match (self.caller, self.end) {
+            (Some(caller), Some(End { tenure, how })) => {
+                caller.end(tenure, how == Ending::PassesOn, acquisition)
+            }
+            _ => HandedOver::Kept(acquisition),
+        })
     }
 }
 
@@ -110,19 +120,19 @@ impl Held {
     ) -> Result<Arc<Self>, LockError> {
         let now = Moment::now();
         let mut tenure = taken_up.tenure.clone();
-        let request =
-            waiter.with_token_of(taken_up.acquisition.request(), tenure.kept_until, Moment::now());
+        let kept_until = kept_beyond(&tenure, waiter.ttl, now);
+        let request = waiter.with_token_of(taken_up.acquisition.request(), kept_until);
         let acquisition = taken_up.acquisition.give_to(Arc::new(request));
         acquisition.request().granted(now);
-        let lease = Lease::passed(now, tenure.ends, waiter.ttl, renewed_until(now));
-        let due = lease.first_try(now, random::fraction());
         let fences = tenure.fences.filter(|_| waiter.fenced);
         tenure.fences = fences.map_or(tenure.fences, FenceBlock::rest);
         tenure.token = Arc::clone(acquisition.request());
+        let terms = terms(&acquisition, renewed_until(now));
+        let life = Life::taken_up(tenure, terms, now, random::fraction());
         let fences = fences.into_iter().collect();
         let label = Some(waiter.token.clone());
-        let held = Self::with(acquisition, lease, tenure, fences, now, label);
-        held.begin(taken_up.by.take(), due)?.ok_or_else(unanswered)
+        let caller = taken_up.by.take();
+        Self::begin(acquisition, life, caller, fences, now, label)?.ok_or_else(unanswered)
     }
 
     /// Makes a held lock of a grant, and starts its renewal. `None` if the queue of `caller` has
@@ -133,52 +143,38 @@ impl Held {
         renewed_until: Option<Moment>,
         caller: Option<InQueue>,
     ) -> Result<Option<Arc<Self>>, LockError> {
-        let ttl = acquisition.request().ttl;
-        let sent = grant.sent;
-        let now = Moment::now();
-        let is_handed_off = grant.ttl < ttl;
-        let lease = Lease::new(sent, grant.ttl, ttl, renewed_until);
-        // A lock that was handed off is confirmed while the body runs.
-        let first =
-            if is_handed_off { Some(now) } else { lease.first_try(sent, random::fraction()) };
-        let tenure = KeyTenure {
-            token: Arc::clone(acquisition.request()),
-            began: now,
-            sent,
-            ends: lease.ends(),
-            kept_until: now.after(grant.ttl),
-            fences: grant.fences.first().copied().and_then(FenceBlock::rest),
-        };
-        let held = Self::with(acquisition, lease, tenure, grant.fences, sent, None);
-        held.begin(caller, first)
+        let Grant { sent, ttl, fences, .. } = grant;
+        let token = Arc::clone(acquisition.request());
+        let rest = fences.first().copied().and_then(FenceBlock::rest);
+        let terms = terms(&acquisition, renewed_until);
+        let life = Life::granted(token, sent, ttl, rest, terms, Moment::now(), random::fraction());
+        Self::begin(acquisition, life, caller, fences, sent, None)
     }
 
-    fn with(
+    /// Makes it known to the queue of `caller`, and starts its renewal, which is due at the moment
+    /// beside the life. `None` if the queue has gone on with the token.
+    fn begin(
         acquisition: Acquisition,
-        lease: Lease,
-        tenure: KeyTenure,
+        (life, due): (Life<Arc<Request>>, Option<Moment>),
+        caller: Option<InQueue>,
         fences: Vec<FenceBlock>,
         since: Moment,
         label: Option<Token>,
-    ) -> Arc<Self> {
+    ) -> Result<Option<Arc<Self>>, LockError> {
         let request = Arc::clone(acquisition.request());
-        let counted = telemetry::HeldGauge::new(Arc::clone(&request));
-        Arc::new(Self {
+        let sent = life.sent();
+        let relied_until = SharedMoment::new(life.relied_until());
+        let held = Arc::new(Self {
             manager: Arc::clone(acquisition.manager()),
             state: Mutex::new(HeldState {
-                lease,
-                tenure,
-                in_flight: 0,
-                unanswered_at: None,
-                unconfirmed: 0,
-                is_checked: false,
-                loss_reported: false,
-                halved: false,
-                counted: Some(counted),
+                life,
+                counted: Some(telemetry::HeldGauge::new(Arc::clone(&request))),
                 renewal: None,
-                caller: None,
+                // Before the queue knows the holder, because the queue uses the holder at once.
+                caller: caller.clone(),
                 acquisition: Some(acquisition),
             }),
+            relied_until,
             changed: Notify::new(),
             fences,
             since,
@@ -186,62 +182,102 @@ impl Held {
             scope: current::here(),
             span: telemetry::span(&request),
             request,
-        })
-    }
-
-    /// Makes it known to the queue of `caller`, and starts its renewal. `None` if the queue has
-    /// gone on with the token.
-    fn begin(
-        self: Arc<Self>,
-        caller: Option<InQueue>,
-        due: Option<Moment>,
-    ) -> Result<Option<Arc<Self>>, LockError> {
+        });
         // Before the renewal, which may find the lock lost.
-        if let Some(caller) = caller {
-            // Before the queue knows the holder, because the queue uses the holder at once.
-            self.state.lock().caller = Some(caller.clone());
-            if !caller.granted(Arc::downgrade(&self) as _) {
-                if let (_, Some(acquisition)) = self.leave() {
-                    acquisition.forget();
-                }
-                return Ok(None);
-            }
+        if let Some(caller) = caller
+            && !caller.granted(Arc::downgrade(&held) as _)
+        {
+            let acquisition = {
+                let mut state = held.state.lock();
+                drop(state.caller.take());
+                state.acquisition.take()
+            };
+            acquisition.into_iter().for_each(Acquisition::forget);
+            return Ok(None);
         }
         // The answer may have arrived after the end of the lease.
-        let _ = self.check_lease();
-        let sent = self.state.lock().tenure.sent;
-        let renewal = self.manager.background.watch(Arc::downgrade(&self) as _, sent, due)?;
-        self.state.lock().renewal = renewal;
-        Ok(Some(self))
+        let _ = held.check_lease();
+        let renewal = held.manager.background.watch(Arc::downgrade(&held) as _, sent, due)?;
+        held.state.lock().renewal = renewal;
+        Ok(Some(held))
     }
 
-    /// Takes out what a lock is passed on by, or released.
-    fn leave(&self) -> (Option<InQueue>, Option<Acquisition>) {
-        let mut state = self.state.lock();
-        (state.caller.take(), state.acquisition.take())
-    }
-
-    /// Ends the renewal, and passes the lock on to the next waiter of this process, or to the store
-    /// along with a request for the waiters. `None` if that was done before.
-    fn pass_on(&self) -> Option<HandedOver> {
-        self.end();
-        self.hand_over()
-    }
-
-    fn hand_over(&self) -> Option<HandedOver> {
-        let (caller, acquisition) = self.leave();
-        let acquisition = acquisition?;
-        let Some(caller) = caller else { return Some(HandedOver::Kept(acquisition)) };
-        let (tenure, is_sure) = {
+    /// Tells the life of an event, and carries out what follows for the queue and for those that
+    /// wait for a loss.
+    fn on(&self, event: Event) -> Effects<Arc<Request>> {
+        let (effects, leaving) = {
             let mut state = self.state.lock();
-            let is_held = state.lease.remaining(Moment::now()).is_ok();
-            (state.tenure(), is_held && !state.is_suspect() && !state.is_checked)
+            let mut effects = state.life.on(event, Moment::now());
+            self.relied_until.set(state.life.relied_until());
+            // Under the mutex: a cleanup that begins now has to cover it.
+            if let Some(sent) = effects.send
+                && sent.kind == Kind::Extension
+            {
+                self.request.renewed_until(sent.at.after(sent.ttl));
+            }
+            let leaving = effects.end.take().map(|end| {
+                let caller = state.caller.take();
+                let frees = caller.is_some() && end.frees();
+                let acquisition = state.acquisition.take_if(|_| frees);
+                Leaving { end: Some(end), caller, acquisition }
+            });
+            (effects, leaving)
         };
-        let may_pass = is_sure
-            && self.request.keep(Moment::now()).is_zero()
-            && !self.manager.has_changed_since(tenure.sent);
-        // Called without the mutex, as the queue wakes the next caller.
-        Some(caller.end(tenure, may_pass, acquisition))
+        if let Some(mut leaving) = leaving {
+            let cause = leaving.tell_loss();
+            if let Some(kept) = leaving.acquisition {
+                let mut state = self.state.lock();
+                // Else it was released meanwhile, by a thread that has found nothing to release.
+                if !state.life.is_over() {
+                    state.acquisition = Some(kept);
+                }
+            }
+            // Last: the code of a subscriber may panic.
+            self.report_loss(cause);
+        }
+        if effects.wakes {
+            self.changed.notify_waiters();
+        }
+        effects
+    }
+
+    fn report_loss(&self, cause: Option<LossCause>) {
+        if let Some(cause) = cause {
+            telemetry::lost(&self.request, &Lost::of(self.request.listed(), cause));
+        }
+    }
+
+    /// Ends the renewal, reports how the lock ended, and passes it on to the next waiter of this
+    /// process, or to the store along with a request for the waiters. `None` if that was done
+    /// before.
+    fn pass_on(&self) -> Option<HandedOver> {
+        if self.was_released() {
+            return None;
+        }
+        let stays = !self.request.keep(Moment::now()).is_zero();
+        let (end, caller, acquisition, renewal, counted) = {
+            let mut state = self.state.lock();
+            let effects = state.life.on(Event::Ends { stays }, Moment::now());
+            if !effects.is_over {
+                return None;
+            }
+            self.relied_until.set(state.life.relied_until());
+            let caller = state.caller.take();
+            let acquisition = state.acquisition.take();
+            (effects.end, caller, acquisition, state.renewal.take(), state.counted.take())
+        };
+        // Handed over also if the code of a subscriber panics.
+        let leaving = Leaving { end, caller, acquisition };
+        let mut leaving = guard(leaving, |leaving| drop(leaving.hand_over()));
+        drop(renewal);
+        let cause = leaving.tell_loss();
+        self.report_loss(cause);
+        drop(counted);
+        telemetry::released(&self.request, self.since);
+        let held = self.since.elapsed() + self.request.keep(Moment::now());
+        self.request.keys().iter().for_each(|key| self.manager.hold_times.note(key, held));
+        self.changed.notify_waiters();
+        ScopeGuard::into_inner(leaving).hand_over()
     }
 
     /// Index 0 of a single key; `None` when there are several keys.
@@ -303,7 +339,7 @@ impl Held {
                           `Lock::fenced` by hand";
             return refuse("fence", detail);
         };
-        self.state.lock().is_checked = true;
+        self.state.lock().life.fence_is_checked();
         self.manager.store.backend.fence_check(key, fence).ok_or_else(|| {
             let detail = "the lock is not in PostgreSQL: compare the fence where the data is, or \
                           call the function `record_fence` of a database";
@@ -313,50 +349,18 @@ impl Held {
 
     /// How long the lock may still be relied on; an error once it is lost or released.
     pub(crate) fn check_lease(&self) -> Result<Duration, Lost> {
-        let (remaining, is_news) = {
-            let mut state = self.state.lock();
-            match state.counted {
-                Some(_) => {
-                    let remaining = state.lease.remaining(Moment::now());
-                    let is_lost = remaining.is_err();
-                    (remaining, is_lost && !mem::replace(&mut state.loss_reported, true))
-                }
-                None => (Err(LossCause::Released), false),
-            }
-        };
-        remaining.map_err(|cause| {
-            let lost = Lost::of(self.request.listed(), cause);
-            if is_news {
-                // First: the code of a subscriber may panic.
-                self.leave_queue(cause);
-                telemetry::lost(&self.request, &lost);
-            }
-            lost
-        })
-    }
-
-    /// Leaves the queue after a loss. If others wait, the lock is released along with the request
-    /// for them, unless the body may still be protected by what is left of the lock.
-    fn leave_queue(&self, cause: LossCause) {
-        // A body on a blocked thread learns of the loss late. Until then the other nodes may keep
-        // others out.
-        let is_partly_held = cause == LossCause::Taken && self.manager.store.facts.are_several;
-        let (caller, acquisition, tenure) = {
-            let mut state = self.state.lock();
-            let Some(caller) = state.caller.take() else { return };
-            let acquisition = state.acquisition.take_if(|_| !is_partly_held);
-            (caller, acquisition, state.tenure())
-        };
-        let Some(kept) = caller.lost(tenure, acquisition) else { return };
-        let mut state = self.state.lock();
-        // Else it was released meanwhile, by a thread that has found nothing to release.
-        if state.counted.is_some() {
-            state.acquisition = Some(kept);
+        let now = Moment::now();
+        if let Some(until) = self.relied_until.get()
+            && now < until
+        {
+            return Ok(until.since(now));
         }
+        let left = self.on(Event::Time).left;
+        left.map_err(|cause| Lost::of(self.request.listed(), cause))
     }
 
     pub(crate) fn was_released(&self) -> bool {
-        self.state.lock().counted.is_none()
+        self.relied_until.get().is_none()
     }
 
     /// Waits until the lock is lost.
@@ -463,29 +467,25 @@ impl Held {
         // Released in the background.
         drop(self.pass_on());
     }
+}
 
-    /// Ends the renewal and reports how the lock ended, on the first call only.
-    fn end(&self) {
-        if self.was_released() {
-            return;
-        }
-        let renewal = self.state.lock().renewal.take();
-        drop(renewal);
-        // A last check of the lease, so that a loss is reported.
-        let _ = self.check_lease();
-        let counted = self.state.lock().counted.take();
-        drop(counted);
-        telemetry::released(&self.request, self.since);
-        let held = self.since.elapsed() + self.request.keep(Moment::now());
-        self.request.keys().iter().for_each(|key| self.manager.hold_times.note(key, held));
-        self.changed.notify_waiters();
+/// Only a lock that was never held by a body has something left here.
+impl Drop for Held {
+    fn drop(&mut self) {
+        let stays = !self.request.keep(Moment::now()).is_zero();
+        let state = self.state.get_mut();
+        let Some(acquisition) = state.acquisition.take() else { return };
+        let caller = state.caller.take();
+        let end = state.life.on(Event::Ends { stays }, Moment::now()).end;
+        drop(Leaving { end, caller, acquisition: Some(acquisition) }.hand_over());
     }
 }
 
-impl Drop for Held {
-    fn drop(&mut self) {
-        drop(self.hand_over());
-    }
+/// The terms of a lock that is held from now on.
+fn terms(acquisition: &Acquisition, renewed_until: Option<Moment>) -> Terms {
+    let ttl = acquisition.request().ttl;
+    let has_several_nodes = acquisition.manager().store.facts.are_several;
+    Terms { ttl, renewed_until, has_several_nodes }
 }
 
 impl LocalHolder for Held {
@@ -494,14 +494,34 @@ impl LocalHolder for Held {
     }
 
     fn ends(&self) -> Moment {
-        self.state.lock().lease.ends()
+        self.state.lock().life.ends()
     }
 
     fn kept_until(&self) -> Moment {
-        self.state.lock().tenure.kept_until
+        self.state.lock().life.kept_until()
     }
 
     fn remaining_lease(&self) -> Option<Duration> {
         self.check_lease().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::sys::sync::entries;
+    use crate::{Lock, LockError, LockManager};
+
+    #[tokio::test]
+    async fn a_free_lock_enters_its_mutex_twice() {
+        let locks = LockManager::isolated_memory();
+        let order = Lock::new("order").manager(&locks);
+        for _ in 0..2 {
+            entries::take();
+            let body = async { Ok::<_, LockError>(()) };
+            order.run(body).await.unwrap();
+            let all = entries::take();
+            let entries = all.iter().filter(|(name, _)| name.ends_with("HeldState"));
+            assert_eq!(entries.map(|(_, times)| times).sum::<usize>(), 2, "{all:#?}");
+        }
     }
 }

@@ -84,6 +84,12 @@ impl<T> Tenure<T> {
             && (!ask.is_fenced() || self.fences.is_some())
     }
 
+    /// Whether the store cannot have lost the lock when it changed last, or may have: it has said
+    /// yes to a command that was sent later.
+    fn has_survived(&self, changed: Option<Moment>) -> bool {
+        changed.is_none_or(|changed| changed < self.sent)
+    }
+
     /// Whether enough of the lease is left for this caller.
     fn lasts(&self, ask: &impl Ask, now: Moment) -> bool {
         self.ends.since(now) >= least_lease(ask)
@@ -164,9 +170,10 @@ pub(crate) enum Event<T> {
     /// and the others ask with another token.
     Fails(T),
     /// The holder ends, or its lock is lost. The lock is passed on within the turn, which is zero
-    /// for a lock that is lost, whose renewal is in doubt, or whose key has to stay. Unless the
-    /// effects say so, nothing is left to release.
-    Ends { by: Ticket, tenure: Tenure<T>, turn: Duration },
+    /// for a lock that is lost, whose renewal is in doubt, or whose key has to stay; and only if
+    /// the store has not `changed` meanwhile. Unless the effects say so, nothing is left to
+    /// release.
+    Ends { by: Ticket, tenure: Tenure<T>, turn: Duration, changed: Option<Moment> },
     /// The manager is shut down, or the store refuses the queue's request for good. All waiters are
     /// sent away, or only those that need a fence; a holder stays until it ends.
     Closes { for_fences: bool },
@@ -254,13 +261,13 @@ impl<A: Ask, W> KeyQueue<A, W> {
         (arrival, effects)
     }
 
-    /// A waiter is polled. `is_sound`: whether the store cannot have lost the lock since the
-    /// tenure's last command. `waker` makes a new waker if the last one would not wake this task.
+    /// A waiter is polled. `changed`: when the store last changed, or may have. `waker` makes a new
+    /// waker if the last one would not wake this task.
     pub(crate) fn poll(
         &mut self,
         ticket: Ticket,
         waker: impl FnOnce(Option<&W>) -> Option<W>,
-        is_sound: impl FnOnce(&Tenure<A::Token>) -> bool,
+        changed: impl FnOnce() -> Option<Moment>,
         now: Moment,
     ) -> (Found<A::Token>, Effects<A::Token, W>) {
         let mut effects = Effects::default();
@@ -279,7 +286,7 @@ impl<A: Ask, W> KeyQueue<A, W> {
         let ask = &self.waiters[at].ask;
         self.state = match mem::replace(&mut self.state, State::Free) {
             State::Offered { tenure, to, .. }
-                if at < to && tenure.can_serve(ask, now) && is_sound(&tenure) =>
+                if at < to && tenure.can_serve(ask, now) && tenure.has_survived(changed()) =>
             {
                 effects.unused = self.remove(ticket);
                 // The lock was offered to those before it, too.
@@ -396,10 +403,10 @@ impl<A: Ask, W> KeyQueue<A, W> {
                 }
             }
             (Free, Time) if is_due => self.request(out),
-            (Held(of), Ends { by, tenure, turn }) if by == of => {
+            (Held(of), Ends { by, tenure, turn, changed }) if by == of => {
                 // Since the grant, and not since the last holder: other processes wait for one turn
                 // only, however many callers share it.
-                if now < tenure.began.after(turn) {
+                if now < tenure.began.after(turn) && tenure.has_survived(changed) {
                     self.offer(tenure, now, out)
                 } else {
                     self.retire(tenure.token, None, out)

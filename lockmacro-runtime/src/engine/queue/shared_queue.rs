@@ -17,6 +17,7 @@ use crate::engine::token::acquisition::{Acquisition, Refusal};
 use crate::engine::token::in_flight::{InFlightGuard, TokenOwner};
 use crate::protocol::answer::{Queueing, Released};
 use crate::protocol::request::Request;
+use crate::reuse::Noted;
 use crate::sys::random::secret;
 use crate::sys::sync::Mutex;
 use crate::sys::time::Moment;
@@ -102,9 +103,8 @@ struct QueueState {
     /// The last holder of this process that ended while others waited, and whether it passed its
     /// lock on: with the feature `metrics`.
     before: Option<(Arc<Request>, bool)>,
-    /// The value that a caller has kept at the store or read there last.
-    #[cfg(feature = "reuse")]
-    value: Option<NotedValue>,
+    /// What is known of the last value of a holder.
+    noted: Noted,
     /// When a holder of this process last ended.
     holder_ended: Option<Moment>,
     /// From when on a long wait is reported again.
@@ -181,17 +181,6 @@ struct Left {
     release: Option<Arc<Request>>,
 }
 
-/// A value that a caller has kept at the store, or read there.
-#[cfg(feature = "reuse")]
-#[derive(Debug)]
-struct NotedValue {
-    /// Of the function that made it.
-    name: Box<str>,
-    /// A moment since which it is there.
-    since: Moment,
-    text: Arc<str>,
-}
-
 impl SharedQueue {
     pub(crate) fn new(key: LockKey, core: Arc<Core>) -> Arc<Self> {
         Arc::new(Self {
@@ -244,8 +233,7 @@ impl SharedQueue {
                 state.holder = Default::default();
                 state.before = Default::default();
                 state.reports_from = None;
-                #[cfg(feature = "reuse")]
-                drop(state.value.take());
+                state.noted = Default::default();
                 state.queue.shrink();
             }
             let (held, starts) = self.watch(&mut state);
@@ -358,18 +346,10 @@ impl SharedQueue {
         });
     }
 
-    /// Notes a value that is at the store since this moment, for those who wait.
+    /// Looks at what is known of the last value, or changes it.
     #[cfg(feature = "reuse")]
-    pub(crate) fn note_value(&self, name: &str, since: Moment, text: Arc<str>) {
-        self.state.lock().value = Some(NotedValue { name: name.into(), since, text });
-    }
-
-    /// A value of this name that came to be at the store after `since`, or was there then.
-    #[cfg(feature = "reuse")]
-    pub(crate) fn value_since(&self, name: &str, since: Moment) -> Option<Arc<str>> {
-        let state = self.state.lock();
-        let value = state.value.as_ref().filter(|value| value.name.as_ref() == name)?;
-        (since <= value.since).then(|| Arc::clone(&value.text))
+    pub(crate) fn with_noted<R>(&self, look: impl FnOnce(&mut Noted) -> R) -> R {
+        look(&mut self.state.lock().noted)
     }
 
     /// Once no release is in flight: whether one may have been since `since`.

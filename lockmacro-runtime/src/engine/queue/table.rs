@@ -117,11 +117,7 @@ mod tests {
     fn core() -> Arc<Core> {
         let store = Store::of(Memory::new());
         let defaults = Defaults::default();
-        #[cfg(feature = "defer")]
-        let core = Core::over(store, None, defaults, None, 1_024);
-        #[cfg(not(feature = "defer"))]
-        let core = Core::over(store, None, defaults);
-        core
+        Core::over(store, None, defaults, Default::default())
     }
 
     #[test]

@@ -196,9 +196,9 @@ impl Timers {
         !entries.is_empty()
     }
 
-    /// Whether the server may have been replaced since a request was sent.
-    pub(crate) fn has_changed_since(&self, sent: Moment) -> bool {
-        self.table.lock().changed.is_some_and(|changed| sent <= changed)
+    /// When the server was last replaced, or may have been.
+    pub(crate) fn last_change(&self) -> Option<Moment> {
+        self.table.lock().changed
     }
 
     /// Records that an entry was run, and when it is due next.

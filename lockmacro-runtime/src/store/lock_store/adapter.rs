@@ -9,13 +9,9 @@ use std::time::Duration;
 use futures_util::future::select;
 use tokio::time::{sleep_until, timeout};
 
-#[cfg(feature = "defer")]
-use crate::jobs::job_queue::{JobQueue, NoQueue};
 use crate::protocol::answer::{Answer, Contention, Failed, Queueing, Released, StoreFuture};
 use crate::protocol::request::Request;
 use crate::store::backend::{Backend, Facts, RenewKind, ServerHealth, Wait};
-#[cfg(feature = "reuse")]
-use crate::store::backend::{KeptText, ValueOf};
 use crate::store::lock_store::contract::LockStore;
 use crate::store::lock_store::error::{StoreError, StoreErrorKind};
 use crate::store::lock_store::limits::StoreLimits;
@@ -326,24 +322,12 @@ impl<S: LockStore> Backend for Adapter<S> {
         Box::pin(self.renew_one(request, ttl))
     }
 
-    #[cfg(feature = "reuse")]
-    fn kept<'a>(&'a self, _: ValueOf<'a>) -> StoreFuture<'a, Result<Option<KeptText>, LockError>> {
-        let detail = "keeps no values: use one Redis server, a cluster or PostgreSQL";
-        Box::pin(async { Err(self.refusal("reuse", detail)) })
-    }
-
     fn at_once(&self, _: &[LockKey]) -> usize {
         1
     }
 
-    #[cfg(feature = "defer")]
-    fn job_queue(self: Arc<Self>, _: usize) -> Arc<dyn JobQueue> {
-        Arc::new(NoQueue::of(&self.about.name))
-    }
-
-    #[cfg(feature = "inspect")]
-    fn uninspectable(&self) -> LockError {
-        self.refusal("inspect", "lists no locks: ask the store itself")
+    fn refusal(&self, setting: &'static str, detail: &str) -> Option<LockError> {
+        Some(Self::refusal(self, setting, detail))
     }
 
     fn address(&self, _: &Request) -> Option<Box<str>> {

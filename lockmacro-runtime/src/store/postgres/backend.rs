@@ -4,20 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::client::values::stored;
-#[cfg(feature = "defer")]
-use super::jobs::PostgresJobs;
 use super::store::Postgres;
-#[cfg(feature = "inspect")]
-use super::store::failed;
-#[cfg(feature = "defer")]
-use crate::jobs::job_queue::JobQueue;
 use crate::protocol::answer::{Answer, Failed, Released, StoreFuture};
 use crate::protocol::request::Request;
 use crate::store::backend::{Backend, Facts, RenewKind, ServerHealth, Wait};
-#[cfg(feature = "reuse")]
-use crate::store::backend::{KeptText, ValueOf};
-#[cfg(feature = "inspect")]
-use crate::store::inspection::Inspection;
 use crate::store::remote;
 use crate::store::remote::budget::Budget;
 use crate::store::remote::server::{Asked, Server};
@@ -25,8 +15,6 @@ use crate::store::subscriptions::Subscriptions;
 use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::fence::{Fence, FenceCheck};
-#[cfg(feature = "inspect")]
-use crate::value::inspection::InspectedServer;
 use crate::value::key::LockKey;
 
 impl Backend for Postgres {
@@ -73,43 +61,9 @@ impl Backend for Postgres {
         Box::pin(self.renew_all(request, ttl, how))
     }
 
-    #[cfg(feature = "reuse")]
-    fn kept<'a>(&'a self, of: ValueOf<'a>) -> StoreFuture<'a, Result<Option<KeptText>, LockError>> {
-        Box::pin(self.kept_value(of))
-    }
-
-    #[cfg(feature = "reuse")]
-    fn keep<'a>(
-        &'a self,
-        request: &'a Request,
-        of: ValueOf<'a>,
-        value: &'a str,
-        time: Duration,
-    ) -> StoreFuture<'a, Result<bool, LockError>> {
-        Box::pin(self.keep_value(request, of, value, time))
-    }
-
     fn fence_check(&self, key: &LockKey, fence: Fence) -> Option<FenceCheck> {
         let sql = format!("CALL {}.check_fence($1, $2)", self.pool.servers.schema);
         Some(FenceCheck { sql, key: stored(key).into_owned(), fence })
-    }
-
-    #[cfg(feature = "defer")]
-    fn job_queue(self: Arc<Self>, max_size: usize) -> Arc<dyn JobQueue> {
-        Arc::new(PostgresJobs::new(self, max_size))
-    }
-
-    #[cfg(feature = "inspect")]
-    fn inspection(&self) -> Option<&dyn Inspection> {
-        Some(self)
-    }
-
-    #[cfg(feature = "inspect")]
-    fn servers<'a>(&'a self, _: Option<&'a LockKey>) -> StoreFuture<'a, Vec<InspectedServer>> {
-        Box::pin(async {
-            let facts = self.server_facts().await.map_err(failed);
-            vec![InspectedServer { server: self.pool.name(), facts }]
-        })
     }
 
     fn address(&self, _: &Request) -> Option<Box<str>> {

@@ -1,19 +1,11 @@
 //! Locks in PostgreSQL: leases in rows, the database's time, a queue with hand-off, and fences that
-//! a user's transaction can check. The functions of `schema.sql` and `jobs.sql` do each
-//! operation in one round trip.
+//! a user's transaction can check. The functions of `schema.sql` do each operation in one round
+//! trip.
 
 mod backend;
 pub(crate) mod client;
-#[cfg(feature = "inspect")]
-mod facts;
-#[cfg(feature = "inspect")]
-mod inspect;
-#[cfg(feature = "defer")]
-mod jobs;
 mod release;
 mod renew;
 pub(crate) mod schema;
 pub(crate) mod store;
-#[cfg(feature = "reuse")]
-mod value;
 mod wait;

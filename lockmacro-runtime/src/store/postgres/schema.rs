@@ -6,12 +6,13 @@
 pub(crate) const VERSION: i32 = 4;
 
 /// With the default name of the schema, which stands nowhere else in it.
-const SCHEMA: &str = concat!(include_str!("schema.sql"), include_str!("jobs.sql"));
+const SCHEMA: &str =
+    concat!(include_str!("schema.sql"), include_str!("../../defer/queue/postgres/jobs.sql"));
 const INSTALL: &str = include_str!("install.sql");
 const NAME: &str = "lm1";
-const TABLES: &[&str] = &["TABLE"];
+pub(crate) const TABLES: &[&str] = &["TABLE"];
 /// PostgreSQL's word for both.
-const ROUTINES: &[&str] = &["FUNCTION", "PROCEDURE"];
+pub(crate) const ROUTINES: &[&str] = &["FUNCTION", "PROCEDURE"];
 
 /// The statement that makes the schema, or replaces its functions by newer ones.
 pub(crate) fn install(schema: &str) -> String {
@@ -21,40 +22,13 @@ pub(crate) fn install(schema: &str) -> String {
 }
 
 /// The names of what the schema is made of, as an array.
-fn made(kinds: &[&str]) -> String {
+pub(crate) fn made(kinds: &[&str]) -> String {
     let after = SCHEMA.lines().filter(|line| line.starts_with("CREATE ")).filter_map(|line| {
         let (words, name) = line.split_once("lm1.")?;
         let is_one = words.split(' ').any(|word| kinds.contains(&word));
         is_one.then(|| name.split(['(', ' ']).next())?
     });
     after.collect::<Vec<_>>().join(",")
-}
-
-/// The version of the schema, read and not called; no row without one.
-#[cfg(feature = "inspect")]
-pub(super) fn present(schema: &str) -> String {
-    format!(
-        "SELECT substring(prosrc FROM '^SELECT (\\d+)$')::int FROM pg_catalog.pg_proc
-            WHERE pronamespace = pg_catalog.to_regnamespace('{schema}')::oid
-                AND proname = 'version'"
-    )
-}
-
-/// What has another owner than the schema, if anything has: see `install.sql`.
-#[cfg(feature = "inspect")]
-pub(super) fn foreign_parts(schema: &str) -> String {
-    let routines = made(ROUTINES);
-    let tables = made(TABLES);
-    format!(
-        "SELECT coalesce(string_agg(thing, ', '), '') FROM (
-            SELECT p.oid::regprocedure::text FROM pg_catalog.pg_proc p, pg_catalog.pg_namespace n
-                WHERE n.oid = pronamespace AND nspname = '{schema}' AND proowner <> nspowner
-                    AND proname = ANY ('{{{routines}}}')
-            UNION ALL SELECT c.oid::regclass::text FROM pg_catalog.pg_class c, pg_catalog.pg_namespace n
-                WHERE n.oid = relnamespace AND nspname = '{schema}' AND relowner <> nspowner
-                    AND relname = ANY ('{{{tables}}}')
-        ) x (thing)"
-    )
 }
 
 /// The version of the schema, whether the server is a standby or else read-only, whether the user

@@ -2,8 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-#[cfg(feature = "reuse")]
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tokio_postgres::Row;
@@ -13,14 +11,11 @@ use super::client::connection::{PUSHES, Pool};
 use super::client::error::{READ_ONLY, unexpected};
 use super::client::live::CONNECTION;
 use super::client::url::Database;
-#[cfg(any(feature = "defer", feature = "inspect", feature = "reuse"))]
-use super::client::values::Values;
 use super::client::values::{column, millis, stored, values};
-#[cfg(feature = "inspect")]
-use super::schema::present;
 use super::schema::{VERSION, install, state};
 use crate::protocol::answer::{Answer, Contention, Queueing};
 use crate::protocol::request::Request;
+use crate::reuse::Values;
 use crate::store::remote::budget::{Budget, Retry};
 use crate::store::remote::error::RemoteError;
 use crate::store::remote::wait::SentRequest;
@@ -39,22 +34,14 @@ use crate::value::limits::WAITER_TTL;
 const TOO_LATE: i32 = -1;
 /// How often unused rows are removed.
 const TIDY_EVERY: Duration = Duration::from_secs(10 * 60);
-/// How long an installation waits for the server, and how long it tries to change tables that
-/// others use.
-#[cfg(feature = "inspect")]
-pub(crate) const CONNECT_WITHIN: Duration = Duration::from_secs(2);
-#[cfg(feature = "inspect")]
-const INSTALL_WITHIN: Duration = Duration::from_secs(60);
-
 pub(crate) struct Postgres {
-    pub(super) pool: Arc<Pool>,
-    pub(super) timeout: Duration,
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) timeout: Duration,
     pub(super) renewals: Renewals,
     /// The waiters whose places are kept together: the key and the token of each.
     pub(super) stays: Arc<Batch<(String, String), bool>>,
-    /// Whether a task removes values whose time is over.
-    #[cfg(feature = "reuse")]
-    pub(super) forgets: Arc<AtomicBool>,
+    /// What is held for values.
+    pub(crate) values: Values,
     /// When unused rows are removed next, and from which key on.
     tidy: Arc<Mutex<(Instant, String)>>,
     /// Whether callers without a wait fail at once while their server is down.
@@ -74,8 +61,7 @@ impl Postgres {
             timeout,
             renewals,
             stays: Batch::new(Duration::ZERO, timeout, 1, Unwanted::IsDropped),
-            #[cfg(feature = "reuse")]
-            forgets: Arc::default(),
+            values: Values::default(),
             tidy,
             fails_fast: false,
         }
@@ -88,37 +74,10 @@ impl Postgres {
             pool: self.pool.apart(),
             renewals,
             stays: Batch::new(Duration::ZERO, self.timeout, 1, Unwanted::IsDropped),
-            #[cfg(feature = "reuse")]
-            forgets: Arc::clone(&self.forgets),
+            values: self.values.clone(),
             tidy: Arc::clone(&self.tidy),
             ..*self
         }
-    }
-
-    /// Calls a function of the schema until it is answered, or the budget is used up.
-    #[cfg(any(feature = "defer", feature = "reuse"))]
-    pub(super) async fn call(
-        &self,
-        link: usize,
-        function: &str,
-        values: Values<'_>,
-        budget: Budget,
-    ) -> Result<Row, LockError> {
-        let call = |budget, _| self.pool.call(link, function, values, budget);
-        Retry::new(budget).repeat(call).await.map_err(failed)
-    }
-
-    /// The same of a function that returns any number of rows.
-    #[cfg(any(feature = "defer", feature = "inspect"))]
-    pub(super) async fn list(
-        &self,
-        link: usize,
-        function: &str,
-        values: Values<'_>,
-        budget: Budget,
-    ) -> Result<Vec<Row>, LockError> {
-        let list = |budget, _| self.pool.list(link, function, values, budget);
-        Retry::new(budget).repeat(list).await.map_err(failed)
     }
 
     /// Connects, makes the schema if the URL says so, and checks its version and the server's role.
@@ -134,22 +93,8 @@ impl Postgres {
         checked.map_err(failed)
     }
 
-    /// Makes the schema, or brings it to this version. Returns the version before.
-    #[cfg(feature = "inspect")]
-    pub(crate) async fn install_schema(&self) -> Result<Option<i32>, LockError> {
-        let before = |budget, _| async move {
-            let present = present(&self.pool.servers.schema);
-            let rows = self.pool.query(PUSHES, &present, budget).await?;
-            rows.first().map_or(Ok(None), |row| column(row, 0))
-        };
-        let before = Retry::new(Budget::within(self.timeout)).repeat(before).await;
-        let before = before.map_err(failed)?;
-        let budget = Budget::new(INSTALL_WITHIN, INSTALL_WITHIN);
-        let made = Retry::new(budget).repeat(|budget, _| self.install(budget)).await;
-        made.map_err(failed).map(|()| before)
-    }
-
-    async fn install(&self, budget: Budget) -> Result<(), RemoteError> {
+    /// Makes the schema, or brings it to this version.
+    pub(crate) async fn install(&self, budget: Budget) -> Result<(), RemoteError> {
         let text = install(&self.pool.servers.schema);
         let made = self.pool.execute(PUSHES, &text, budget).await;
         made.map_err(|error| match error {
@@ -161,7 +106,7 @@ impl Postgres {
         })
     }
 
-    pub(super) async fn state(&self, budget: Budget) -> Result<(), RemoteError> {
+    pub(crate) async fn state(&self, budget: Budget) -> Result<(), RemoteError> {
         let servers = &self.pool.servers;
         let row = self.pool.query_one(PUSHES, &state(&servers.schema), budget).await?;
         let version: i32 = column(&row, 0)?;
@@ -256,7 +201,7 @@ impl Postgres {
 }
 
 /// The error for the caller, where it names no key.
-pub(super) fn failed(error: RemoteError) -> LockError {
+pub(crate) fn failed(error: RemoteError) -> LockError {
     error.into_error(&LockKey::from(""))
 }
 

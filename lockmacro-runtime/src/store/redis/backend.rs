@@ -3,18 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-#[cfg(feature = "defer")]
-use super::jobs::RedisJobs;
 use super::store::Redis;
-#[cfg(feature = "defer")]
-use crate::jobs::job_queue::JobQueue;
 use crate::protocol::answer::{Answer, Failed, Released, StoreFuture};
 use crate::protocol::request::Request;
 use crate::store::backend::{Backend, Facts, RenewKind, ServerHealth, Wait};
-#[cfg(feature = "reuse")]
-use crate::store::backend::{KeptText, ValueOf};
-#[cfg(feature = "inspect")]
-use crate::store::inspection::Inspection;
 use crate::store::remote;
 use crate::store::remote::budget::Budget;
 use crate::store::remote::server::{Asked, Server};
@@ -23,8 +15,6 @@ use crate::sys::time::Instant;
 use crate::value::applied::Applied;
 use crate::value::companion::slot;
 use crate::value::error::LockError;
-#[cfg(feature = "inspect")]
-use crate::value::inspection::InspectedServer;
 use crate::value::key::LockKey;
 
 /// Most requests that pass dead waiters. It is enough for a full queue: each request passes 128
@@ -88,22 +78,6 @@ impl Backend for Redis {
         }
     }
 
-    #[cfg(feature = "reuse")]
-    fn kept<'a>(&'a self, of: ValueOf<'a>) -> StoreFuture<'a, Result<Option<KeptText>, LockError>> {
-        Box::pin(self.kept_value(of))
-    }
-
-    #[cfg(feature = "reuse")]
-    fn keep<'a>(
-        &'a self,
-        request: &'a Request,
-        of: ValueOf<'a>,
-        value: &'a str,
-        time: Duration,
-    ) -> StoreFuture<'a, Result<bool, LockError>> {
-        Box::pin(self.keep_value(request, of, value, time))
-    }
-
     /// In a cluster, those in the slot of the first one.
     fn at_once(&self, keys: &[LockKey]) -> usize {
         if !self.has_slots() {
@@ -111,21 +85,6 @@ impl Backend for Redis {
         }
         let are_in_one = |one: &LockKey, next: &LockKey| slot(one.as_str()) == slot(next.as_str());
         keys.chunk_by(are_in_one).next().map_or(0, <[_]>::len)
-    }
-
-    #[cfg(feature = "defer")]
-    fn job_queue(self: Arc<Self>, max_size: usize) -> Arc<dyn JobQueue> {
-        Arc::new(RedisJobs::new(&self, max_size))
-    }
-
-    #[cfg(feature = "inspect")]
-    fn inspection(&self) -> Option<&dyn Inspection> {
-        Some(self)
-    }
-
-    #[cfg(feature = "inspect")]
-    fn servers<'a>(&'a self, key: Option<&'a LockKey>) -> StoreFuture<'a, Vec<InspectedServer>> {
-        Box::pin(self.server_facts(key, true))
     }
 
     fn address(&self, request: &Request) -> Option<Box<str>> {
@@ -172,7 +131,7 @@ impl Server for Redis {
         }
     }
 
-    async fn probe(&self, request: &Request) -> Result<Option<Budget>, LockError> {
-        self.refuse_down(request).await.map(|()| None)
+    async fn is_back(&self, request: &Request, probe: Budget) -> Result<bool, LockError> {
+        self.refuse_down(request, probe.until).await.map(|()| true)
     }
 }

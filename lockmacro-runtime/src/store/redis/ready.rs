@@ -24,15 +24,15 @@ use crate::value::key::LockKey;
 
 /// The rights of the user, as a server tells them.
 #[derive(Debug, Default)]
-pub(super) struct Rights {
+pub(crate) struct Rights {
     /// Whether the user may use every key: otherwise the rights to commands on keys are known for
     /// given keys only.
-    pub(super) every_key: bool,
+    pub(crate) every_key: bool,
     /// In the form that `ACL SETUSER` takes.
-    pub(super) missing: Vec<String>,
+    pub(crate) missing: Vec<String>,
     /// The policy by which the server evicts keys when it is full; empty if it evicts none, or the
     /// user may not ask. `None` of a server before Redis 7, which tells no rights.
-    pub(super) evicts: Option<String>,
+    pub(crate) evicts: Option<String>,
 }
 
 impl Redis {
@@ -115,7 +115,7 @@ impl Redis {
 
     /// The pattern of the channels of grants, if the manager `receives` any, and the commands that
     /// locks need of a user who may use `every_key`, or some keys only.
-    pub(super) fn needed(&self, receives: bool, every_key: bool) -> Vec<String> {
+    pub(crate) fn needed(&self, receives: bool, every_key: bool) -> Vec<String> {
         let is_cluster = matches!(self.nodes, Topology::Cluster(_));
         let channels = if receives { self.grants.pattern() } else { String::new() };
         let of_waiters: &[_] = if receives { &OF_WAITERS[usize::from(is_cluster)] } else { &[] };
@@ -152,7 +152,7 @@ impl Redis {
 
 impl Node {
     /// Asks for the rights of the user, on these keys if there are any.
-    pub(super) async fn rights(
+    pub(crate) async fn rights(
         &self,
         keys: &[LockKey],
         needed: &[String],

@@ -36,13 +36,13 @@ pub(super) static CONFIRM_WINDOW_MS: LazyLock<String> =
     LazyLock::new(|| CONFIRM_WINDOW.as_millis().to_string());
 
 pub(crate) struct Redis {
-    pub(super) nodes: Topology,
+    pub(crate) nodes: Topology,
     pub(super) monitor: Arc<Monitor>,
     /// Whether another server may take over at any time.
     pub(super) can_fail_over: bool,
     /// Delivers grants to the waiters.
-    pub(super) grants: Arc<Grants>,
-    pub(super) timeout: Duration,
+    pub(crate) grants: Arc<Grants>,
+    pub(crate) timeout: Duration,
     /// Whether the server wants the keys of a script in one slot, as a CROSSSLOT error has shown.
     pub(super) slots: Arc<AtomicBool>,
     /// The replicas that have to acknowledge a lock, if any.
@@ -212,7 +212,7 @@ impl Redis {
     }
 
     /// Calls a script with these keys.
-    pub(super) async fn eval(
+    pub(crate) async fn eval(
         &self,
         call: ScriptCall<'_>,
         budget: Budget,
@@ -229,22 +229,11 @@ impl Redis {
         reply
     }
 
-    /// Calls a script until it is answered, or the budget is used up.
-    #[cfg(any(feature = "defer", feature = "inspect", feature = "reuse"))]
-    pub(super) async fn eval_until<T: redis::FromRedisValue>(
-        &self,
-        call: ScriptCall<'_>,
-        budget: Budget,
-    ) -> Result<T, RemoteError> {
-        let eval = |budget, _| self.eval(call, budget);
-        Retry::new(budget).repeat(eval).await.and_then(parsed)
-    }
-
-    pub(super) fn budget(&self) -> Budget {
+    pub(crate) fn budget(&self) -> Budget {
         Budget::within(self.timeout)
     }
 
-    pub(super) fn brief(&self) -> Budget {
+    pub(crate) fn brief(&self) -> Budget {
         Budget::brief(self.timeout)
     }
 }

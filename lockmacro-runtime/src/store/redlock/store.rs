@@ -10,13 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-#[cfg(feature = "inspect")]
-use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::{sleep, timeout_at};
 
-#[cfg(feature = "defer")]
-use crate::jobs::job_queue::{JobQueue, NoQueue};
 use crate::protocol::answer::{Answer, Failed, Released, StoreFuture};
 use crate::protocol::request::Request;
 use crate::store::backend::{Backend, Facts, RenewKind, ServerHealth, Wait};
@@ -33,8 +29,6 @@ use crate::sys::task::spawn;
 use crate::sys::time::{Instant, Moment};
 use crate::value::defaults::unusable_ttl;
 use crate::value::error::{LockError, UnavailableReason, setting_name};
-#[cfg(feature = "inspect")]
-use crate::value::inspection::InspectedServer;
 use crate::value::key::LockKey;
 use crate::value::limits::TTL_MAX;
 use crate::value::mode::Mode;
@@ -51,7 +45,7 @@ const GRACE: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
 pub(crate) struct Redlock {
-    pub(super) nodes: Arc<Nodes>,
+    pub(crate) nodes: Arc<Nodes>,
     pub(super) timeout: Duration,
     pub(super) rules: Rules,
     /// The recent mean of the time in which a majority answers, in microseconds.
@@ -261,28 +255,6 @@ impl Backend for Redlock {
     /// There is no script over several nodes.
     fn at_once(&self, _: &[LockKey]) -> usize {
         1
-    }
-
-    #[cfg(feature = "defer")]
-    fn job_queue(self: Arc<Self>, _: usize) -> Arc<dyn JobQueue> {
-        Arc::new(NoQueue::of("a Redlock"))
-    }
-
-    #[cfg(feature = "inspect")]
-    fn servers<'a>(&'a self, key: Option<&'a LockKey>) -> StoreFuture<'a, Vec<InspectedServer>> {
-        let ask = move |(nth, redis): (usize, &'a Redis)| async move {
-            let vote = self.nodes.admit(nth).await;
-            let mut servers = redis.server_facts(key, false).await;
-            for InspectedServer { server, facts } in &mut servers {
-                server.clone_from(&self.nodes.names[nth]);
-                if let (Ok(facts), Err(node_error)) = (facts, &vote) {
-                    facts.no_vote = Some((*node_error.error).clone());
-                }
-            }
-            servers
-        };
-        let nodes = self.nodes.all.iter().enumerate().map(ask);
-        Box::pin(async move { join_all(nodes).await.into_iter().flatten().collect() })
     }
 
     fn address(&self, _: &Request) -> Option<Box<str>> {

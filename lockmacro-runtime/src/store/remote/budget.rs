@@ -12,12 +12,10 @@ use crate::sys::time::Instant;
 use crate::value::applied::Applied;
 use crate::value::error::UnavailableReason;
 
-/// How long a caller without a wait waits for a server that is down, besides some round trips.
+/// How long a caller without a wait waits for a server that is down, besides some round trips: to
+/// connect, to log in, and for the answer.
 const PROBE: Duration = Duration::from_millis(40);
 const PROBE_ROUND_TRIPS: u32 = 5;
-/// Assumed bandwidth of the network, in bytes a second.
-#[cfg(feature = "defer")]
-const BANDWIDTH: f64 = 4.0 * 1024.0 * 1024.0;
 
 /// Delay before the third try; the second follows at once.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
@@ -58,14 +56,6 @@ impl Budget {
     pub(crate) fn probe(round_trip: Duration) -> Self {
         let probe = PROBE + PROBE_ROUND_TRIPS * round_trip;
         Self::new(probe, probe)
-    }
-
-    /// For a call with this many bytes, in the request or in the reply.
-    #[cfg(feature = "defer")]
-    pub(crate) fn of_bytes(bytes: usize, timeout: Duration) -> Self {
-        // An hour is more than any timeout may be.
-        let more = Duration::from_secs_f64((bytes as f64 / BANDWIDTH).min(3_600.0));
-        Self::new(timeout / CALLS_PER_TIMEOUT + more, timeout + more * CALLS_PER_TIMEOUT)
     }
 
     /// For a caller that waits until then anyway: transient errors are retried for so long.

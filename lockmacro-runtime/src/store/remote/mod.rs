@@ -13,8 +13,6 @@
 
 pub(crate) mod budget;
 pub(crate) mod clock;
-#[cfg(feature = "inspect")]
-pub(crate) mod clock_facts;
 pub(crate) mod error;
 pub(crate) mod health;
 pub(crate) mod push;

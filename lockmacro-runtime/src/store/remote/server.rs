@@ -32,13 +32,14 @@ pub(crate) trait Server: Backend {
         earlier: Applied,
     ) -> impl Future<Output = Asked> + Send;
 
-    /// The budget of a caller that does not wait, of a server that gives no answer. `None` if the
-    /// server is back. Fails for a caller that is refused without asking for it.
-    fn probe(
+    /// Whether a server that gave no answer is back, for a caller that does not wait and would
+    /// otherwise ask with this budget. Fails if the caller is refused without being asked for.
+    fn is_back(
         &self,
-        request: &Request,
-    ) -> impl Future<Output = Result<Option<Budget>, LockError>> + Send {
-        ready(Ok(Some(Budget::probe(self.health(request).round_trip))))
+        _: &Request,
+        _probe: Budget,
+    ) -> impl Future<Output = Result<bool, LockError>> + Send {
+        ready(Ok(false))
     }
 }
 
@@ -57,11 +58,10 @@ pub(crate) async fn acquire<S: Server>(
     };
     // The first request of a waiter does not wait either.
     if is_down && !request.only_if_free {
-        let probe = Box::pin(server.probe(request)).await;
-        match probe.map_err(|error| Failed { error, applied: Applied::No })? {
-            Some(probe) => budget = probe,
-            None => is_down = false,
-        }
+        let probe = Budget::probe(server.health(request).round_trip);
+        let is_back = Box::pin(server.is_back(request, probe)).await;
+        is_down = !is_back.map_err(|error| Failed { error, applied: Applied::No })?;
+        budget = if is_down { probe } else { budget };
     }
     let mut earlier = Applied::No;
     let ask =

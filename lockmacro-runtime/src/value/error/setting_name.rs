@@ -7,6 +7,3 @@ pub(crate) const DB: &str = "db";
 /// The schema with the functions of the locks in PostgreSQL.
 #[cfg(feature = "postgres")]
 pub(crate) const SCHEMA: &str = "schema";
-/// The store has no queue of jobs.
-#[cfg(feature = "defer")]
-pub(crate) const JOB_QUEUE: &str = "job_queue";

@@ -7,6 +7,7 @@
 //! * [`Sharing`](sharing::Sharing) – shared locks and permits, in one queue with exclusive ones
 //! * [`search`](search::search) – all states within a bound
 //! * [`key_queue`] – the queue of a process's callers: the engine's own file, under random schedules
+//! * [`life`] – the life of a held lock: the engine's own file, under every short sequence of events
 //! * [`Replay`](replay::Replay) – a trace of a real server or of a simulation, event by event: one
 //!   that the server of the model does not allow is an error
 //!
@@ -26,6 +27,8 @@
 //! [`TABLE`](table::TABLE) names the functions and scripts that each action stands for, and a test
 //! holds that they are there.
 
+#[allow(dead_code)]
+mod engine;
 mod fences;
 mod message;
 mod process;
@@ -33,7 +36,9 @@ mod state;
 
 pub mod event;
 pub mod key_queue;
+pub mod life;
 pub mod lock;
+pub mod mutants;
 pub mod redlock;
 pub mod repair;
 pub mod replay;
@@ -43,5 +48,6 @@ pub mod sharing;
 pub mod table;
 pub mod variant;
 
-// The engine's file names it so.
+// The engine's files name them so.
+use engine::protocol;
 use key_queue::{sys, value};

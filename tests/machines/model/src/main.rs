@@ -4,16 +4,21 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use lockmacro_model_tests::key_queue::explore::{Budget, Kind, explore};
-use lockmacro_model_tests::key_queue::mutants::try_all;
 use lockmacro_model_tests::key_queue::world::World;
+use lockmacro_model_tests::life;
+use lockmacro_model_tests::mutants::try_all;
 
 /// Schedules that are tried before a mutant counts as not found.
 const SCHEDULES: u64 = 10_000;
 
+/// Number of things that need not happen in a life, and of all events.
+const RARE: (u8, usize) = (2, 8);
+
 const USAGE: &str = "key-queue SEEDS [FROM]
 key-queue --seed SEED
 key-queue --first
-key-queue --mutants [NAME]";
+key-queue --first-life
+key-queue --mutants [NAME | life]";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -21,6 +26,7 @@ fn main() -> ExitCode {
     let passes = match (args.first().map(String::as_str), number(0), number(1)) {
         (Some("--seed"), _, Some(seed)) => trace(seed),
         (Some("--first"), ..) => first(),
+        (Some("--first-life"), ..) => first_of_life(),
         (Some("--mutants"), ..) => match try_all(args.get(1).map(String::as_str)) {
             Ok(passes) => passes,
             Err(error) => {
@@ -65,6 +71,17 @@ fn first() -> bool {
         }
         None => true,
     }
+}
+
+/// Prints the first broken promise in the life of a lock.
+fn first_of_life() -> bool {
+    let explored = life::explore::explore(RARE.0, RARE.1);
+    if let Some((what, steps)) = explored.failure {
+        println!("{what}, {steps:#?}");
+        return false;
+    }
+    println!("{} states", explored.states);
+    true
 }
 
 /// Prints all that happens in a schedule.

@@ -1,9 +1,10 @@
 //! The promises of the key queue, in its model.
 
 use lockmacro_model_tests::key_queue::explore::{Budget, Kind, explore};
-use lockmacro_model_tests::key_queue::mutants::out_of_place;
 use lockmacro_model_tests::key_queue::order::{List, Order, deadlocks, is_consistent, lists};
 use lockmacro_model_tests::key_queue::world::World;
+use lockmacro_model_tests::life;
+use lockmacro_model_tests::mutants::out_of_place;
 
 #[test]
 fn random_schedules_keep_every_promise() {
@@ -40,8 +41,15 @@ fn no_interleaving_of_two_callers_loses_a_wake_up() {
 
 /// Without this a mutant would be found stale only when somebody tries it.
 #[test]
-fn every_mutant_has_its_place_in_the_key_queue() {
-    assert_eq!(out_of_place().expect("the file of the queue"), Vec::<&str>::new());
+fn every_mutant_has_its_place_in_the_engine() {
+    assert_eq!(out_of_place().expect("the engine's files"), Vec::<&str>::new());
+}
+
+#[test]
+fn every_short_life_of_a_lock_keeps_every_promise() {
+    let explored = life::explore::explore(2, 8);
+    assert!(explored.failure.is_none(), "{:#?}", explored.failure);
+    assert!(explored.states > 100_000, "{} states", explored.states);
 }
 
 #[test]

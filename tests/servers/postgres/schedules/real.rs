@@ -7,7 +7,7 @@ use super::twin::{Reply, Row};
 
 const SCHEMA: &str = concat!(
     include_str!("../../../../lockmacro-runtime/src/store/postgres/schema.sql"),
-    include_str!("../../../../lockmacro-runtime/src/store/postgres/jobs.sql")
+    include_str!("../../../../lockmacro-runtime/src/defer/queue/postgres/jobs.sql")
 );
 
 /// In the order of `Real::calls`. A lock that is kept has a token that only the server knows, which

@@ -180,14 +180,16 @@ impl InQueue {
     pub(super) fn poll(&self, waker: &Waker) -> Poll<Waited> {
         let queue = &self.queue;
         let core = &self.queue.core;
-        let is_sound =
-            |tenure: &KeyTenure| !core.shutdown.is_closed() && !core.has_changed_since(tenure.sent);
+        // Nobody takes a lock up during a shutdown, as if it were gone.
+        let changed = || {
+            if core.shutdown.is_closed() { Some(Moment::now()) } else { core.last_change() }
+        };
         let waker = |last: Option<&Waker>| match last {
             Some(last) if last.will_wake(waker) => None,
             _ => Some(waker.clone()),
         };
         let (found, _) = queue.with(None, |state| {
-            let (found, effects) = state.queue.poll(self.ticket, waker, is_sound, Moment::now());
+            let (found, effects) = state.queue.poll(self.ticket, waker, changed, Moment::now());
             let found = match (found, &state.sent_away) {
                 (Found::Nothing, _) => Poll::Pending,
                 (Found::Lock(tenure), _) => match state.offered.take() {
@@ -232,7 +234,8 @@ impl InQueue {
                 state.holder_ended = Some(Moment::now());
                 state.note_ended(&tenure.token, passes);
             }
-            Event::Ends { by: self.ticket, tenure, turn }
+            let changed = passes.then(|| core.last_change()).flatten();
+            Event::Ends { by: self.ticket, tenure, turn, changed }
         });
         match (left.reported, left.acquisition) {
             (Some(reported), _) => HandedOver::Released(reported),
@@ -252,7 +255,7 @@ impl InQueue {
         let left = self.queue.on(acquisition, |state| {
             state.holder = None;
             state.note_ended(&tenure.token, false);
-            Event::Ends { by: self.ticket, tenure, turn: Duration::ZERO }
+            Event::Ends { by: self.ticket, tenure, turn: Duration::ZERO, changed: None }
         });
         // No caller waits for a release, which comes with the end of the holder.
         Arc::clone(&self.queue).gone(&token);

@@ -134,10 +134,7 @@ mod tests {
     fn queue() -> Arc<SharedQueue> {
         let store = Store::of(Memory::new());
         let defaults = Defaults::default();
-        #[cfg(feature = "defer")]
-        let core = Core::over(store, None, defaults, None, 1_024);
-        #[cfg(not(feature = "defer"))]
-        let core = Core::over(store, None, defaults);
+        let core = Core::over(store, None, defaults, Default::default());
         SharedQueue::new("order:1".into(), core)
     }
 

@@ -146,19 +146,8 @@ impl Pool {
         self.row_on(&live, &self.calling(function, values.len()), values, budget).await
     }
 
-    /// Calls a function of the schema that returns any number of rows.
-    #[cfg(any(feature = "defer", feature = "inspect"))]
-    pub(crate) async fn list(
-        self: &Arc<Self>,
-        nth: usize,
-        function: &str,
-        values: Values<'_>,
-        budget: Budget,
-    ) -> Result<Vec<Row>, RemoteError> {
-        self.rows(nth, &self.calling(function, values.len()), values, budget).await
-    }
-
-    fn calling(&self, function: &str, values: usize) -> String {
+    /// The call of a function of the schema with so many values.
+    pub(crate) fn calling(&self, function: &str, values: usize) -> String {
         let places: Vec<_> = (1..=values).map(|place| format!("${place}")).collect();
         format!("{}.{function}({})", self.servers.schema, places.join(", "))
     }
@@ -177,17 +166,6 @@ impl Pool {
         let not_after = self.clock.end_of(budget.answer).map(u64::cast_signed);
         let values = [values, values![not_after]].concat();
         self.row_on(&live, &self.calling(function, values.len()), &values, budget).await
-    }
-
-    /// Asks for the rows of a statement without parameters.
-    #[cfg(feature = "inspect")]
-    pub(crate) async fn query(
-        self: &Arc<Self>,
-        nth: usize,
-        statement: &str,
-        budget: Budget,
-    ) -> Result<Vec<Row>, RemoteError> {
-        self.rows(nth, &format!("({statement}) answer"), &[], budget).await
     }
 
     /// Asks for the only row of a statement without parameters.
@@ -230,7 +208,7 @@ impl Pool {
     /// Asks for the rows of `source`. Where there is none, the answer has one of NULLs, so that it
     /// has the number of this request, too.
     #[cfg(any(feature = "defer", feature = "inspect"))]
-    async fn rows(
+    pub(crate) async fn rows(
         self: &Arc<Self>,
         nth: usize,
         source: &str,

@@ -30,7 +30,7 @@ const PIPELINE_BUFFER: usize = 1 << 24;
 /// Opens connections to one server.
 pub(crate) struct Connector {
     server: Server,
-    settings: Settings,
+    pub(crate) settings: Settings,
     /// Longest time to open a connection.
     pub(crate) timeout: Duration,
     pub(crate) monitor: Arc<Monitor>,
@@ -99,13 +99,6 @@ impl Connector {
     pub(crate) fn name(&self) -> String {
         let last = self.sentinels().and_then(Sentinels::last);
         last.map_or_else(|| self.server.to_string(), |at| at.to_string())
-    }
-
-    /// The user that logs in; `None` where a provider names it.
-    #[cfg(feature = "inspect")]
-    pub(crate) fn user(&self) -> Option<&str> {
-        let is_named = self.settings.credentials.is_none();
-        is_named.then(|| self.settings.login.username().unwrap_or("default"))
     }
 
     /// The health of the server. Servers that follow one another under one name share it.

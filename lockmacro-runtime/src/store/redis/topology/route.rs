@@ -15,8 +15,6 @@ use crate::store::remote::budget::Budget;
 use crate::store::remote::error::RemoteError;
 use crate::store::remote::health::Monitor;
 use crate::sys::time::Instant;
-#[cfg(feature = "inspect")]
-use crate::value::companion::SLOTS;
 use crate::value::companion::slot;
 use crate::value::key::LockKey;
 
@@ -85,13 +83,6 @@ impl Topology {
             Topology::One(node) => Some(node.clone()),
             Topology::Cluster(cluster) => cluster.known(slot(key.as_str())),
         }
-    }
-
-    /// A slot of a node, if it has any.
-    #[cfg(feature = "inspect")]
-    pub(crate) fn slot_at(&self, node: &Node) -> Option<u16> {
-        let Topology::Cluster(cluster) = self else { return Some(0) };
-        (0..SLOTS).find(|slot| cluster.known(*slot).is_some_and(|has| has.is(node)))
     }
 
     /// The nodes that have these keys, as far as they are known.

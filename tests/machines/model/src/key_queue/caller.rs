@@ -253,8 +253,7 @@ impl World {
         let process = &mut self.processes[nth];
         let changed = process.changed;
         let waker = |last: Option<&usize>| (last != Some(&id)).then_some(id);
-        let is_sound = |tenure: &Tenure<Token>| tenure.sent > changed;
-        let (found, effects) = process.queue.poll(ticket, waker, is_sound, now);
+        let (found, effects) = process.queue.poll(ticket, waker, || Some(changed), now);
         self.apply(nth, effects);
         let process = &self.processes[nth];
         match found {

@@ -297,7 +297,7 @@ impl Small {
                 let phase = std::mem::replace(&mut self.callers[nth].phase, Phase::Done);
                 let Phase::Holds(by, tenure) = phase else { return Ok(()) };
                 let turn = if passes { Duration::MAX } else { Duration::ZERO };
-                self.on(Event::Ends { by, tenure, turn })
+                self.on(Event::Ends { by, tenure, turn, changed: None })
             }
             Step::Request => {
                 let Some(tok) = self.request else { return Ok(()) };
@@ -439,7 +439,7 @@ impl Small {
 
     fn poll_waiter(&mut self, nth: usize, ticket: Ticket) -> Result<(), String> {
         let waker = |last: Option<&usize>| (last != Some(&nth)).then_some(nth);
-        let (found, effects) = self.queue.poll(ticket, waker, |_| true, self.now);
+        let (found, effects) = self.queue.poll(ticket, waker, || None, self.now);
         self.apply(effects)?;
         match found {
             Found::Nothing => Ok(()),

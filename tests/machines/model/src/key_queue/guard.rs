@@ -74,13 +74,13 @@ impl World {
         };
         let nth = self.callers[id].setup.process;
         let (now, process) = (self.local(nth), &self.processes[nth]);
-        let is_suspect = guard.in_flight > 0
-            || guard.doubt.is_some_and(|doubt| doubt >= guard.tenure.sent)
-            || guard.tenure.sent <= process.changed;
+        let is_suspect =
+            guard.in_flight > 0 || guard.doubt.is_some_and(|doubt| doubt >= guard.tenure.sent);
+        let changed = Some(process.changed);
         let stays = self.callers[id].setup.min_hold || process.closed;
         let passes = !is_suspect && now < guard.ends() && !stays;
         let turn = if passes { self.turn() } else { Duration::ZERO };
-        self.on(nth, QueueEvent::Ends { by: guard.ticket, tenure: guard.tenure, turn });
+        self.on(nth, QueueEvent::Ends { by: guard.ticket, tenure: guard.tenure, turn, changed });
     }
 
     pub(crate) fn turn(&self) -> Duration {
@@ -101,7 +101,7 @@ impl World {
         let (by, tenure) = (guard.ticket, guard.tenure.clone());
         self.callers[id].phase = Phase::Lost;
         let nth = self.callers[id].setup.process;
-        self.on(nth, QueueEvent::Ends { by, tenure, turn: Duration::ZERO });
+        self.on(nth, QueueEvent::Ends { by, tenure, turn: Duration::ZERO, changed: None });
     }
 
     pub(crate) fn renew(&mut self, id: usize, call: u32) {

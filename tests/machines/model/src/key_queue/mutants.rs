@@ -1,32 +1,6 @@
-//! Mutants: copies of the key queue with one line changed, each of which has to be found by the
-//! model.
+//! The mutants of the key queue.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::{fs, io};
-
-const QUEUE: &str = "lockmacro-runtime/src/engine/queue/key_queue.rs";
-
-/// What the copy needs of the workspace.
-const COPIED: [&str; 8] = [
-    QUEUE,
-    "Cargo.lock",
-    "README.md",
-    "LICENSE-MIT",
-    "LICENSE-APACHE",
-    "tests/machines/model/Cargo.toml",
-    "tests/machines/model/src",
-    "tests/machines/model/tests",
-];
-
-/// One changed line.
-struct Mutant {
-    name: &'static str,
-    /// The oracle that should fail, or one of several by `|`.
-    oracle: &'static str,
-    old: &'static str,
-    new: &'static str,
-}
+use crate::mutants::{Mutant, QUEUE};
 
 const fn mutant(
     name: &'static str,
@@ -34,18 +8,18 @@ const fn mutant(
     old: &'static str,
     new: &'static str,
 ) -> Mutant {
-    Mutant { name, oracle, old, new }
+    Mutant { file: QUEUE, name, oracle, old, new }
 }
 
 #[rustfmt::skip]
-const MUTANTS: &[Mutant] = &[
+pub(crate) const MUTANTS: &[Mutant] = &[
     // Tenures.
     mutant("a lease that is over is passed on", "fence",
         "self.ends.since(now) >= least_lease(ask)", "true"),
     mutant("a lock is taken up without a check", "belief",
-        "at < to && tenure.can_serve(ask, now) && is_sound(&tenure)", "at < to"),
+        "at < to && tenure.can_serve(ask, now) && tenure.has_survived(changed())", "at < to"),
     mutant("a lock of a replaced server is taken up", "belief",
-        " && is_sound(&tenure)", " && (is_sound(&tenure) || true)"),
+        " && tenure.has_survived(changed())", " && (tenure.has_survived(changed()) || true)"),
     mutant("a lock outlives its holder on the store", "killed",
         "self.kept_until.since(now) <= ask.ttl().max(CONFIRM_WINDOW)", "true"),
     mutant("an unfenced tenure serves a fenced caller", "fence",
@@ -114,68 +88,3 @@ const MUTANTS: &[Mutant] = &[
         "Spent(of)) if token == of => {\n                self.request(out)",
         "Spent(of)) if token == of => {\n                out.ask = Some(of);\n                Requested { token, contended: false }"),
 ];
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
-}
-
-/// The mutants whose text is not found exactly once.
-pub fn out_of_place() -> io::Result<Vec<&'static str>> {
-    let queue = fs::read_to_string(root().join(QUEUE))?;
-    let stale = MUTANTS.iter().filter(|mutant| queue.matches(mutant.old).count() != 1);
-    Ok(stale.map(|mutant| mutant.name).collect())
-}
-
-/// Builds each mutant in a copy of the sources, and prints by which oracle it is found. Returns
-/// whether each was found by the oracle that should fail.
-pub fn try_all(only: Option<&str>) -> io::Result<bool> {
-    let all = root().canonicalize()?.join("target/mutants/key_queue");
-    let (copy, target) = (all.join("sources"), all.join("build"));
-    if copy.exists() {
-        fs::remove_dir_all(&copy)?;
-    }
-    for path in COPIED {
-        let to = copy.join(path);
-        to.parent().map_or(Ok(()), fs::create_dir_all)?;
-        let copied = Command::new("cp").arg("-R").args([&root().join(path), &to]).status()?;
-        if !copied.success() {
-            return Err(io::Error::other(format!("{path} cannot be copied")));
-        }
-    }
-    let workspace = fs::read_to_string(root().join("Cargo.toml"))?;
-    fs::write(copy.join("Cargo.toml"), with_one_member(&workspace))?;
-    let queue = fs::read_to_string(copy.join(QUEUE))?;
-    println!("| mutant | should fail | failed |\n|---|---|---|");
-    let (mut tried, mut found) = (0, 0);
-    for mutant in MUTANTS.iter().filter(|one| only.is_none_or(|only| one.name.contains(only))) {
-        fs::write(copy.join(QUEUE), queue.replace(mutant.old, mutant.new))?;
-        let output = Command::new(env!("CARGO"))
-            .args(["run", "--quiet", "--package", "lockmacro-model-tests", "--", "--first"])
-            .current_dir(&copy)
-            .env("CARGO_TARGET_DIR", &target)
-            .env("RUSTFLAGS", "-Awarnings")
-            .output()?;
-        let text = String::from_utf8_lossy(&output.stdout);
-        let failed = match text.split_once(": ") {
-            Some((oracle, _)) => oracle,
-            None if output.status.success() => "none",
-            None => "nothing: it panics, or does not build",
-        };
-        println!("| {} | {} | {failed} |", mutant.name, mutant.oracle.replace('|', " or "));
-        tried += 1;
-        found += usize::from(mutant.oracle.split('|').any(|oracle| oracle == failed));
-    }
-    println!("\n{found} of {tried} mutants were found by the oracle that should fail.");
-    Ok(found == tried)
-}
-
-/// The workspace with this package alone.
-fn with_one_member(text: &str) -> String {
-    let parts = text.split_once("members = [").zip(text.split_once("[workspace.package]"));
-    match parts {
-        Some(((before, _), (_, after))) => {
-            format!("{before}members = [\"tests/machines/model\"]\n\n[workspace.package]{after}")
-        }
-        None => text.to_owned(),
-    }
-}

@@ -1,4 +1,12 @@
-//! The time of the key queue, without real clocks.
+//! The time of the engine's files, without real clocks.
+
+pub(crate) use crate::engine::backoff;
+
+pub(crate) mod random {
+    pub(crate) fn fraction() -> f64 {
+        fastrand::f64()
+    }
+}
 
 pub(crate) mod time {
     use std::time::Duration;
@@ -24,8 +32,8 @@ pub(crate) mod time {
             self.0.saturating_sub(earlier.0)
         }
 
-        pub(crate) fn micros(self) -> u128 {
-            self.0.as_micros()
+        pub(crate) fn micros(self) -> i128 {
+            self.0.as_micros() as i128
         }
     }
 }

@@ -26,8 +26,23 @@ pub(crate) mod fence {
     }
 }
 
+pub(crate) mod loss {
+    /// The cause of a loss.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) enum LossCause {
+        Expired,
+        NotRenewed,
+        Taken,
+        Released,
+    }
+}
+
 pub(crate) mod limits {
     use std::time::Duration;
 
+    #[cfg(test)]
+    pub(crate) const TTL_MIN: Duration = Duration::from_millis(50);
+    #[cfg(test)]
+    pub(crate) const TTL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
     pub(crate) const CONFIRM_WINDOW: Duration = Duration::from_secs(5);
 }

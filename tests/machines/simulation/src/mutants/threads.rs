@@ -14,7 +14,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "!matches!(acquisition, Ok(Some(_))))", "!MUTANT && !matches!(acquisition, Ok(Some(_))))"),
     // The end of a held lock, its loss and its renewal.
     mutant("a lock that is lost while it is released stays with its handles", "shutdown", "engine/lease/held.rs",
-        "        if state.counted.is_some() {\n            state.acquisition", "        if state.counted.is_some() || MUTANT {\n            state.acquisition"),
+        "if !state.life.is_over() {\n                    state.acquisition", "if !state.life.is_over() || MUTANT {\n                    state.acquisition"),
     mutant("a renewal that is due sooner is missed", "errors", "engine/thread/timers.rs",
         "        if wakes.is_none_or(|wakes| due < wakes) {\n            self.sooner.notify_one();", "        if wakes.is_none_or(|wakes| due < wakes) {\n            if MUTANT { self.sooner.notify_waiters() } else { self.sooner.notify_one() }"),
     // The hand-over to the cleanup.

@@ -14,6 +14,14 @@ macro_rules! script {
     };
 }
 
+macro_rules! of_jobs {
+    ($($file:literal),+) => {
+        concat!($(include_str!(concat!(
+            "../../../../../lockmacro-runtime/src/defer/queue/redis/", $file
+        ))),+)
+    };
+}
+
 const ACQUIRE: &str = script!("queue.lua", "grant.lua", "acquire.lua");
 const ACQUIRE_ALL: &str = script!("several_locks.lua", "queue.lua", "grant.lua", "acquire_all.lua");
 const RAISE_FENCE: &str = script!("raise_fence.lua");
@@ -37,17 +45,19 @@ const RENEW_ALL: &str = concat!(
     script!("for_each_lock.lua")
 );
 const RENEW: &str = script!("renew.lua");
-const INSPECT_LOCKS: &str = script!("inspect/locks.lua");
-const INSPECT_QUEUE: &str = script!("inspect/queue.lua");
+const INSPECT_LOCKS: &str =
+    include_str!("../../../../../lockmacro-runtime/src/inspect/redis/locks.lua");
+const INSPECT_QUEUE: &str =
+    include_str!("../../../../../lockmacro-runtime/src/inspect/redis/queue.lua");
 const CHECK_RIGHTS: &str = script!("check_rights.lua");
 const WRITE: &str = include_str!("../../../../../lockmacro-runtime/src/value/fence/write.lua");
 
-const PUT: &str = script!("jobs/check_memory.lua", "jobs/common.lua", "jobs/put.lua");
-const TAKE: &str = script!("jobs/common.lua", "jobs/take.lua");
-const KEEP: &str = script!("jobs/common.lua", "jobs/keep.lua");
-const SETTLE: &str = script!("jobs/common.lua", "jobs/settle.lua");
-const LIST: &str = script!("jobs/common.lua", "jobs/list.lua");
-const RETRY_OR_REMOVE: &str = script!("jobs/common.lua", "jobs/retry_or_remove.lua");
+const PUT: &str = of_jobs!("check_memory.lua", "common.lua", "put.lua");
+const TAKE: &str = of_jobs!("common.lua", "take.lua");
+const KEEP: &str = of_jobs!("common.lua", "keep.lua");
+const SETTLE: &str = of_jobs!("common.lua", "settle.lua");
+const LIST: &str = of_jobs!("common.lua", "list.lua");
+const RETRY_OR_REMOVE: &str = of_jobs!("common.lua", "retry_or_remove.lua");
 
 /// All keys with their values and when they expire, in an order of its own.
 const DUMP: &str = r"
