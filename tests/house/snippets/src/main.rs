@@ -62,6 +62,7 @@ async fn main() -> Result<(), Failure> {
     // The body's grant was a later one.
     assert!(is_late(&with_sqlx(&sqlx, &check, 50).await));
     // On a pool, and in what a library makes of a transaction in a transaction.
+    let check = grant(&locks).await?;
     let on_a_pool = sqlx::query(check.sql()).bind(check.key()).bind(check.fence());
     let refused = on_a_pool.execute(&sqlx).await.expect_err("autocommit").to_string();
     assert!(refused.contains("not in a transaction"), "{refused}");
