@@ -106,11 +106,10 @@ impl Future for Acquiring {
 #[derive(Clone)]
 pub(crate) struct Caller {
     manager: Arc<Manager>,
-    /// The connection through which it asks.
-    store: Store,
     request: Arc<Request>,
     wanted: Wanted,
     has_queue: bool,
+    blocks: bool,
 }
 
 /// All that a caller does before it asks for the lock, and waits for anything. `blocks`: it blocks
@@ -156,9 +155,7 @@ fn begin(
         return ControlFlow::Break(wanted.refused(&manager.core, &request, Refusal::Failed(error)));
     }
     telemetry::asked_for(&request);
-    // The runtime of a blocked thread may be blocked with it.
-    let store = if blocks { &manager.core.background.store } else { &manager.core.store };
-    ControlFlow::Continue(Caller { store: store.clone(), manager, request, wanted, has_queue })
+    ControlFlow::Continue(Caller { manager, request, wanted, has_queue, blocks })
 }
 
 impl Caller {
@@ -194,9 +191,16 @@ impl Caller {
         Step::Continue(Acquiring::Asking(asks))
     }
 
+    /// The connection through which it asks. The runtime of a blocked thread may be blocked with
+    /// it.
+    fn store(&self) -> &Store {
+        let core = &self.manager.core;
+        if self.blocks { &core.background.store } else { &core.store }
+    }
+
     /// Asks the store for the lock.
     async fn ask(self, caller: InQueue, is_again: bool, since: Option<Moment>) -> Step {
-        let caller = match ask(caller, &self.request, &self.store, is_again, since).await {
+        let caller = match ask(caller, &self.request, self.store(), is_again, since).await {
             Answered::Refused(refusal) => return Step::Break(self.refused(refusal)),
             Answered::GoesOn(caller) => caller,
             Answered::Granted(acquisition, grant, caller) => {
@@ -253,7 +257,8 @@ impl Caller {
     /// Asks until the lock is granted or refused. After a stale grant it asks again:
     /// until the end of the wait, or once for a caller that does not wait.
     async fn ask_outside(&self) -> Result<(Acquisition, Grant), Refusal> {
-        let Self { manager, store, request, .. } = self;
+        let Self { manager, request, .. } = self;
+        let store = self.store();
         let until = request.until;
         let mut request = Arc::clone(request);
         let mut releases = request.keys().len();
