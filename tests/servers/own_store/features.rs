@@ -331,7 +331,8 @@ async fn an_answer_that_is_lost_is_asked_for_again_with_the_same_token() {
     table.network().lost_answers.store(1_000, SeqCst);
     let error = lock(&locks, "order:2").acquire().await.expect_err("no answer");
     assert!(error.to_string().contains("Table"), "{error}");
-    assert!(!table.is_free("order:2"));
+    // Its release may have arrived by now, which is not known for want of an answer.
+    assert!(table.network().acquires.load(SeqCst) > 2);
     table.network().lost_answers.store(0, SeqCst);
     is_soon_free(&table, "order:2").await;
 }
