@@ -226,6 +226,8 @@ impl LockGuard {
     ///   through;
     /// - `fence`: the lock is not [`fenced`](crate::Lock::fenced);
     /// - `fence_check`: the store is not PostgreSQL.
+    ///
+    /// [`LockError::Lost`] once the guard that owns the lock has released it.
     pub fn fence_check(&self) -> Result<FenceCheck, LockError> {
         let Some(nth) = self.lock.nth else {
             let detail = "the lock has several, with a fence for each: call `fence_checks`";

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use crate::sys::platform::since_boot;
+use crate::sys::world;
 
 /// The clock of timers and timeouts, which may stop while the machine is suspended.
 pub(crate) use tokio::time::Instant;
@@ -110,6 +111,8 @@ impl SharedMoment {
     }
 
     pub(crate) fn get(&self) -> Option<Moment> {
+        // Where threads are simulated, another one may go on here, as at a mutex.
+        world::switch();
         NonZeroU64::new(self.0.load(Ordering::Acquire)).map(Moment)
     }
 

@@ -194,7 +194,7 @@ pub enum LockError {
     ///
     /// `lockmacro acl 'order:*'` prints the rights that a user of Redis needs for such keys, as a
     /// line for the server, and `inspect::rights` returns them. In PostgreSQL the user needs `USAGE`
-    /// on the schema and `EXECUTE` on its functions.
+    /// on the schema and `EXECUTE` on its routines.
     ///
     /// [The guide](crate::guide::servers#rights-on-redis) says what needs further rights.
     #[error(

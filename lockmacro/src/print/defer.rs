@@ -120,15 +120,23 @@ impl Printer<'_> {
     }
 }
 
-/// Whether an expression neither waits nor returns.
+/// Whether an expression neither waits nor returns, as far as one can see without expanding a macro.
 fn is_plain(expr: &Expr) -> bool {
     fn are_plain(tokens: TokenStream) -> bool {
-        tokens.into_iter().all(|token| match token {
-            TokenTree::Group(group) => are_plain(group.stream()),
-            TokenTree::Ident(name) => name != "await" && name != "return",
-            TokenTree::Punct(punct) => punct.as_char() != '?',
-            TokenTree::Literal(_) => true,
-        })
+        let tokens: Vec<_> = tokens.into_iter().collect();
+        let has_macro = tokens.windows(3).any(|three| match three {
+            [TokenTree::Ident(_), TokenTree::Punct(mark), TokenTree::Group(_)] => {
+                mark.as_char() == '!'
+            }
+            _ => false,
+        });
+        !has_macro
+            && tokens.into_iter().all(|token| match token {
+                TokenTree::Group(group) => are_plain(group.stream()),
+                TokenTree::Ident(name) => name != "await" && name != "return",
+                TokenTree::Punct(punct) => punct.as_char() != '?',
+                TokenTree::Literal(_) => true,
+            })
     }
     are_plain(expr.to_token_stream())
 }

@@ -1,5 +1,4 @@
 //! A granted lock: the owner of its [`Life`], and of what the lock is passed on by, or released.
-//! Long, because the ways in which it ends are read together.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +47,8 @@ pub(crate) struct Held {
     pub(crate) manager: Arc<Core>,
     pub(crate) request: Arc<Request>,
     state: Mutex<HeldState>,
-    /// That of the life. It is looked at before each poll of a body, and needs no mutex.
+    /// Until when a body may rely on the lock, which is looked at before each of its polls: a copy
+    /// of [`Life::relied_until`], without the mutex.
     relied_until: SharedMoment,
     /// The lease was renewed, or lost.
     changed: Notify,
@@ -232,10 +232,12 @@ impl Held {
                     state.acquisition = Some(kept);
                 }
             }
+            if effects.wakes {
+                self.changed.notify_waiters();
+            }
             // Last: the code of a subscriber may panic.
             self.report_loss(cause);
-        }
-        if effects.wakes {
+        } else if effects.wakes {
             self.changed.notify_waiters();
         }
         effects
@@ -271,12 +273,12 @@ impl Held {
         let mut leaving = guard(leaving, |leaving| drop(leaving.hand_over()));
         drop(renewal);
         let cause = leaving.tell_loss();
+        self.changed.notify_waiters();
         self.report_loss(cause);
         drop(counted);
         telemetry::released(&self.request, self.since);
         let held = self.since.elapsed() + self.request.keep(Moment::now());
         self.request.keys().iter().for_each(|key| self.manager.hold_times.note(key, held));
-        self.changed.notify_waiters();
         ScopeGuard::into_inner(leaving).hand_over()
     }
 
@@ -339,10 +341,11 @@ impl Held {
                           `Lock::fenced` by hand";
             return refuse("fence", detail);
         };
-        self.state.lock().life.fence_is_checked();
+        let noted = self.state.lock().life.note_fence_check();
+        noted.map_err(|cause| Lost::of(self.request.listed(), cause))?;
         self.manager.store.backend.fence_check(key, fence).ok_or_else(|| {
             let detail = "the lock is not in PostgreSQL: compare the fence where the data is, or \
-                          call the function `record_fence` of a database";
+                          `CALL` the procedure `record_fence` of a database";
             LockError::invalid("fence_check", detail)
         })
     }

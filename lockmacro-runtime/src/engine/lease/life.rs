@@ -284,9 +284,14 @@ impl<T: Clone> Life<T> {
         self.unanswered_at = self.unanswered_at.max(Some(now));
     }
 
-    /// A transaction gets the fence of the lock.
-    pub(crate) fn fence_is_checked(&mut self) {
+    /// A transaction gets the fence of the lock. That is too late once the lock may have been
+    /// passed on: the store does not know of its next holder.
+    pub(crate) fn note_fence_check(&mut self) -> Result<(), LossCause> {
+        if self.is_over() {
+            return Err(LossCause::Released);
+        }
         self.is_checked = true;
+        Ok(())
     }
 
     /// The body has ended.

@@ -7,9 +7,9 @@
 //! [`clock`] what is known of its time, by which a request that is late is not served any more.
 //!
 //! A [`server`] says how one request is sent; its retries, and what is made of the answers, are the
-//! same for all of them. A waiter is driven by [`wait`]: it joins the queue of its server, and is granted the lock by a
-//! [`push`]. It asks again from time to time, in case a push did not arrive. Connecting is a
-//! [`singleflight`]: many callers wait for it, and none of them delays the others.
+//! same for all of them. A waiter is driven by [`wait`]: it joins the queue of its server, and is
+//! granted the lock by a [`push`]. It asks again from time to time, in case a push did not arrive.
+//! Connecting is a [`singleflight`]: many callers wait for it, and none of them delays the others.
 
 pub(crate) mod budget;
 pub(crate) mod clock;

@@ -52,17 +52,19 @@ pub(crate) async fn acquire<S: Server>(
 ) -> Result<Answer, Failed> {
     let Facts { timeout, fails_fast, .. } = server.facts();
     let mut is_down = until.is_none() && fails_fast && server.health(request).is_silent;
-    let mut budget = match until {
-        Some(until) => Budget::until(until, timeout),
-        None => Budget::within(timeout),
-    };
+    let mut probe = None;
     // The first request of a waiter does not wait either.
     if is_down && !request.only_if_free {
-        let probe = Budget::probe(server.health(request).round_trip);
-        let is_back = Box::pin(server.is_back(request, probe)).await;
+        let budget = Budget::probe(server.health(request).round_trip);
+        let is_back = Box::pin(server.is_back(request, budget)).await;
         is_down = !is_back.map_err(|error| Failed { error, applied: Applied::No })?;
-        budget = if is_down { probe } else { budget };
+        probe = is_down.then_some(budget);
     }
+    // From here on: a server that is back has all the time for its answer.
+    let budget = probe.unwrap_or_else(|| match until {
+        Some(until) => Budget::until(until, timeout),
+        None => Budget::within(timeout),
+    });
     let mut earlier = Applied::No;
     let ask = |budget, earlier| server.ask_once(request, budget, earlier);
     match ask_until(server, request, budget, &mut earlier, ask).await {

@@ -81,7 +81,9 @@ pub const LATE_SQLSTATE: &str = "LM003";
 /// - for a key that was never granted in its schema, a fence larger than the last one of the key,
 ///   and `NULL`.
 ///
-/// See [the guide](crate::guide::fences#what-the-check-cannot-do) for what the check cannot do.
+/// Inside of a function, or behind another statement in one string without `BEGIN`, it cannot see
+/// that its transaction ends before the writes. See
+/// [the guide](crate::guide::fences#what-the-check-cannot-do) for what else the check cannot do.
 ///
 /// ```
 /// use lockmacro_runtime::{LockError, LockGuard};

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use super::Held;
 use crate::engine::core::inside_runtime;
-use crate::engine::lease::life::{Event, Kind, Sent};
+use crate::engine::lease::life::{Effects, Event, Kind, Sent};
 use crate::engine::telemetry;
 use crate::engine::thread::timers::{Over, Timed};
 use crate::protocol::request::Request;
@@ -32,23 +32,18 @@ struct Unanswered<'a>(&'a Held, Sent);
 
 impl Unanswered<'_> {
     /// Records the answer that the store has `held` the lock since the call, or that the lock is
-    /// lost. Returns how long the lock may be relied on, and when to renew it next.
-    fn answered(self, held: bool) -> (Result<Duration, LossCause>, Option<Moment>) {
+    /// lost.
+    fn answered(self, held: bool) -> Effects<Arc<Request>> {
         let Self(holder, to) = self;
         mem::forget(self);
-        let effects = holder.on(Event::Answered { to, held, jitter: random::fraction() });
-        (effects.left, effects.due)
+        holder.on(Event::Answered { to, held, jitter: random::fraction() })
     }
 
-    /// Returns when to try again after a failure.
-    fn failed(self, error: &LockError) -> Option<Moment> {
+    /// Records that the call has failed.
+    fn failed(self) -> Effects<Arc<Request>> {
         let Self(held, Sent { kind: what, .. }) = self;
         drop(self);
-        let effects = held.on(Event::Fails { what, jitter: random::fraction() });
-        if let Some(left) = effects.halved {
-            telemetry::half_unrenewed(&held.request, left, error);
-        }
-        effects.due
+        held.on(Event::Fails { what, jitter: random::fraction() })
     }
 }
 
@@ -80,7 +75,7 @@ impl Held {
                 answer => break answer?,
             }
         };
-        self.checked(unanswered.answered(held).0)
+        self.checked(unanswered.answered(held).left)
     }
 
     fn checked(&self, left: Result<Duration, LossCause>) -> Result<(), LockError> {
@@ -100,7 +95,7 @@ impl Held {
         let sent = self.state.lock().life.calls(Moment::now());
         let unanswered = Unanswered(self, sent);
         let held = call.await?;
-        let (left, _) = unanswered.answered(held);
+        let left = unanswered.answered(held).left;
         if held { Ok(()) } else { self.checked(left) }
     }
 }
@@ -124,11 +119,17 @@ impl Timed for Held {
             if self.was_released() {
                 return;
             }
-            over(match &answer {
-                Ok(held) => unanswered.answered(*held).1,
-                Err(error) => unanswered.failed(error),
-            });
+            let effects = match &answer {
+                Ok(held) => unanswered.answered(*held),
+                Err(_) => unanswered.failed(),
+            };
+            over(effects.due);
             // Last: the code of a subscriber may panic.
+            if let Some(left) = effects.halved
+                && let Err(error) = &answer
+            {
+                telemetry::half_unrenewed(request, left, error);
+            }
             if is_renewal || !matches!(answer, Ok(true)) {
                 telemetry::renewed(request, answer.as_ref().copied());
             }

@@ -79,8 +79,8 @@ async fn unanswered(address: &ConnectionAddr, mut error: Transient) -> RemoteErr
             }
         }
         [] => {
-            "it closes the connection without an answer: it may want TLS, which is `rediss://`, or \
-             not speak the Redis protocol"
+            "it closes the connection without an answer: it may want TLS, which is `rediss://`, not \
+             know `HELLO 3`, which locks need, or not speak the Redis protocol"
                 .clone_into(&mut error.detail);
         }
         [TLS_ALERT, ..] => {

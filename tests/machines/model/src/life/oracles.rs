@@ -29,8 +29,6 @@ pub(super) struct Truth {
     pub(super) has_unanswered: bool,
     /// The key is gone for a reason that the process cannot know of.
     pub(super) is_excused: bool,
-    /// The process has released the lock.
-    pub(super) is_released: bool,
 }
 
 impl Truth {
@@ -147,16 +145,28 @@ impl World {
     /// Holds after every step.
     pub(super) fn check(&self) -> Result<(), String> {
         let record = &self.holder.record;
-        if self.holder.life.is_over() {
+        let is_over = self.holder.life.is_over();
+        let until = self.holder.life.relied_until();
+        unless(until.is_none() == is_over, "told", "over, and relied on, or the other way round")?;
+        if is_over {
+            let late = self.holder.life.clone().note_fence_check();
+            unless(late.is_err(), "check", "the fence of a lock is checked that was passed on")?;
             let late = self.holder.life.clone().on(Event::Due, self.now).send;
             unless(late.is_none(), "quiet", "a lock that has ended is renewed")?;
             return unless(record.end.is_some(), "ends", "over, and no end was told");
         }
         let left = self.told();
+        let is_relied_on = until.is_some_and(|until| self.now < until);
+        unless(is_relied_on == left.is_ok(), "told", "a body relies on what it is not told")?;
         if record.end.is_some() {
             return unless(left.is_err(), "told", "a lock that has ended is relied on");
         }
         let Ok(left) = left else { return Ok(()) };
+        let is_asking =
+            self.holder.calls.iter().any(|call| is_timed(call.sent.kind) && !call.is_given_up);
+        let wants_renewal = record.wants_renewal(self.holder.life.ends());
+        let is_planned = is_asking || !wants_renewal || self.holder.due.is_some();
+        unless(is_planned, "plan", "no renewal is planned, and none is under way")?;
         let until = self.now.after(left);
         let is_there = self.key.is_some_and(|key| until <= key);
         unless(is_there || self.truth.is_excused, "belief", "the lease outlasts the key")?;
@@ -176,6 +186,9 @@ impl World {
     ) -> Result<(), String> {
         let ends = matches!(event, Event::Ends { .. });
         unless(effects.is_over == (ends && !was_over), "ends", "over without its end")?;
+        let asks = matches!(event, Event::Due | Event::Extends { .. }) && !was_over;
+        let is_sent = !asks || effects.left.is_err() || effects.send.is_some();
+        unless(is_sent, "plan", "a call that is due is not made")?;
         let record = &mut self.holder.record;
         let was_told = record.is_told();
         if was_over || record.end.is_some() {
@@ -235,6 +248,11 @@ impl World {
                 None => until.min(record.own_end),
             };
             unless(until <= ends, "shorter", "a renewal has not brought what it asks for")?;
+        }
+        if sent.kind == Kind::Extension {
+            let until = sent.at.after(counted(sent.ttl));
+            let until = record.renewed_until.map_or(until, |limit| until.min(limit));
+            unless(until <= ends, "shorter", "an extension has not brought what it asks for")?;
         }
         if is_timed(sent.kind) {
             record.check_plan(holder.due, ends)?;

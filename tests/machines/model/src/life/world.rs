@@ -251,7 +251,8 @@ impl World {
             Step::Unanswered(nth) => self.unanswered(nth)?,
             Step::Extend(ttl) => self.on(Event::Extends { ttl })?,
             Step::Check => {
-                self.holder.life.fence_is_checked();
+                let noted = self.holder.life.note_fence_check();
+                noted.map_err(|cause| format!("check: {cause:?} before the end"))?;
                 self.holder.record.is_checked = true;
             }
             Step::Call => {
@@ -377,7 +378,6 @@ impl World {
         self.check_cleanup()?;
         if !matches!(how, Ending::Lost { stays: true, .. }) {
             self.key = None;
-            self.truth.is_released = true;
         }
         Ok(())
     }
