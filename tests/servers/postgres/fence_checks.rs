@@ -505,6 +505,21 @@ async fn a_prepared_check_through_a_pooler_lets_no_late_writer_through() {
     assert!(written > 0 && data(&client, "pooled_data").await == written, "{written}");
 }
 
+/// The next holder of a turn has no grant of its own, by which the database could tell.
+#[tokio::test]
+async fn a_check_cannot_be_had_once_the_lock_was_released() {
+    let server = shared().await;
+    let ours = manager(&server.url_of("postgres", "install=1&turn=1s")).await;
+    let guard = lock(&ours, "turn: late").fenced().acquire().await.expect("free");
+    let shared = guard.handle();
+    let waiting = tokio::spawn(lock(&ours, "turn: late").wait(LONG_TTL).acquire());
+    tokio::task::yield_now().await;
+    guard.release().await.expect("still held");
+    let error = shared.fence_check().expect_err("it is late");
+    assert!(matches!(error, LockError::Lost(_)), "{error:?}");
+    waiting.await.expect("no panic").expect("its turn").release().await.expect("still held");
+}
+
 /// In a turn a lock passes on without a word to the database, which would know of no later grant.
 #[tokio::test]
 async fn a_late_writer_is_refused_when_a_caller_of_its_own_process_has_the_lock() {
