@@ -371,6 +371,42 @@ async fn a_check_outside_of_a_transaction_is_a_mistake_and_leaves_nothing() {
     assert_eq!(code(&error.expect_err("there is none")), "42809");
 }
 
+/// A function never commits, so the check cannot see in it whether its transaction goes on.
+#[tokio::test]
+async fn a_check_that_another_routine_calls_is_a_mistake() {
+    let server = shared().await;
+    let (locks, client) = (manager(&server.url()).await, server.connect().await);
+    let [_, check] = two_holders(&locks, "checks:routine").await;
+    let routines = "CREATE FUNCTION checks(called text) RETURNS void LANGUAGE plpgsql AS $$
+            BEGIN EXECUTE called; END $$;
+        CREATE PROCEDURE checks_and_commits(called text) LANGUAGE plpgsql AS $$
+            BEGIN EXECUTE called; COMMIT; END $$;
+        CREATE PROCEDURE checks_by_itself(called text) LANGUAGE plpgsql
+            SECURITY DEFINER SET search_path = public AS $$ BEGIN EXECUTE called; END $$";
+    run(&client, routines).await;
+    for call in [CHECK, RECORD] {
+        let called = literal(call, &check).replace('\'', "''");
+        for by in ["SELECT checks", "CALL checks_and_commits", "CALL checks_by_itself"] {
+            let refused = client.batch_execute(&format!("{by}('{called}')")).await;
+            let why = refusal_of(refused);
+            assert!(why.contains("called by another function"), "{why}");
+        }
+        let block = format!("DO $$ BEGIN EXECUTE '{called}'; END $$");
+        refusal_of(client.batch_execute(&block).await);
+    }
+}
+
+#[tokio::test]
+async fn a_late_fence_of_a_lock_of_this_database_is_not_recorded_either() {
+    let server = shared().await;
+    let (locks, client) = (manager(&server.url()).await, server.connect().await);
+    let [late, check] = two_holders(&locks, "checks:recorded").await;
+    for (check, in_time) in [(&late, false), (&check, true)] {
+        let came = is_in_time(&client, RECORD, check.key(), check.fence()).await;
+        assert_eq!(came, in_time);
+    }
+}
+
 /// A transaction that is rolled back to the savepoint goes on without the check and its error.
 #[tokio::test]
 async fn a_check_in_a_savepoint_is_a_mistake_and_one_before_it_holds() {

@@ -202,7 +202,8 @@ async fn an_upgrade_from_version_2_refuses_fences_that_were_late_before() {
 
 /// What version 3 had in place of the procedures: functions whose answer could be left unread.
 const VERSION_3: &str = "DROP PROCEDURE lm1.check_fence, lm1.record_fence;
-    DROP FUNCTION lm1.hold_fence, lm1.hold_recorded, lm1.need_transaction, lm1.need_no_savepoint;
+    DROP FUNCTION lm1.hold_fence, lm1.hold_recorded, lm1.need_transaction,
+        lm1.need_no_savepoint, lm1.need_direct_call;
     CREATE FUNCTION lm1.check_fence(k text, f bigint) RETURNS boolean
         LANGUAGE sql SECURITY DEFINER AS 'SELECT f >= fence FROM lm1.fence WHERE key = k';
     CREATE FUNCTION lm1.record_fence(k text, f bigint) RETURNS boolean

@@ -252,6 +252,17 @@ EXCEPTION WHEN invalid_transaction_termination THEN
   END IF;
 END $$;
 
+-- Fails for a check that another routine calls: there the text above says nothing, as a function never
+-- commits, and so the check could be over before the writes. `callers` is the context of the check, with
+-- a line for each of its callers below its own.
+CREATE OR REPLACE FUNCTION lm1.need_direct_call(callers text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF position(chr(10) IN callers) > 0 THEN
+    RAISE EXCEPTION 'the check of a fence is called by another function, where it cannot see the transaction: CALL it by itself, in the transaction that writes'
+      USING ERRCODE = 'LM002';
+  END IF;
+END $$;
+
 -- Fails in a savepoint, as is a block of plpgsql with a handler: its rollback unlocks the fence, or
 -- takes the error of a late writer away, and the transaction goes on. `writer` has written the row.
 CREATE OR REPLACE FUNCTION lm1.need_no_savepoint(writer xid) RETURNS void LANGUAGE plpgsql AS $$
@@ -299,11 +310,14 @@ END $$;
 -- holder has asked. Then nobody else is granted the key until the end of the transaction; a client that
 -- passes its lock on by itself has later holders, which wait here. It also fails for what was never
 -- granted, as that is another lock, and where the check would be over or taken back before the writes:
--- see `need_transaction`, for which it tries to commit, and `need_no_savepoint`.
+-- see `need_direct_call`, `need_transaction`, for which it tries to commit, and `need_no_savepoint`.
 CREATE OR REPLACE PROCEDURE lm1.check_fence(k text, f bigint) LANGUAGE plpgsql AS $$
 DECLARE
   why text;
+  callers text;
 BEGIN
+  GET DIAGNOSTICS callers = PG_CONTEXT;
+  PERFORM lm1.need_direct_call(callers);
   BEGIN
     COMMIT;
   EXCEPTION WHEN invalid_transaction_termination THEN
@@ -322,6 +336,11 @@ BEGIN
     RAISE EXCEPTION 'not a key and a fence: % and %', k, f USING ERRCODE = 'LM002';
   END IF;
   PERFORM lm1.need_transaction(why);
+  -- A lock of this schema, for which `check_fence` is the stronger check.
+  IF EXISTS (SELECT FROM lm1.fence x WHERE x.key = k AND x.fence > f) THEN
+    RAISE EXCEPTION 'the fence % of % is late, as a later holder was granted the lock: roll back', f, k
+      USING ERRCODE = 'LM003';
+  END IF;
   INSERT INTO lm1.recorded AS r VALUES (k, f, clock_timestamp()) ON CONFLICT (key) DO UPDATE
     SET fence = excluded.fence, used = excluded.used WHERE r.fence <= f
     RETURNING r.xmin INTO writer;
@@ -337,7 +356,10 @@ END $$;
 CREATE OR REPLACE PROCEDURE lm1.record_fence(k text, f bigint) LANGUAGE plpgsql AS $$
 DECLARE
   why text;
+  callers text;
 BEGIN
+  GET DIAGNOSTICS callers = PG_CONTEXT;
+  PERFORM lm1.need_direct_call(callers);
   BEGIN
     COMMIT;
   EXCEPTION WHEN invalid_transaction_termination THEN

@@ -77,12 +77,13 @@ pub const LATE_SQLSTATE: &str = "LM003";
 /// Where the check would protect nothing, it fails with the SQLSTATE `LM002`, and the message says
 /// why:
 ///
-/// - outside of a transaction, and in a savepoint, whose rollback would take the check back;
+/// - outside of a transaction, in a function that calls it, and in a savepoint, whose rollback would
+///   take the check back;
 /// - for a key that was never granted in its schema, a fence larger than the last one of the key,
 ///   and `NULL`.
 ///
-/// Inside of a function, or behind another statement in one string without `BEGIN`, it cannot see
-/// that its transaction ends before the writes. See
+/// Behind another statement in one string or pipeline without `BEGIN`, it may not see that its
+/// transaction ends before the writes. See
 /// [the guide](crate::guide::fences#what-the-check-cannot-do) for what else the check cannot do.
 ///
 /// ```
