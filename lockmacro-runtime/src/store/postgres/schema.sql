@@ -274,7 +274,7 @@ BEGIN
 END $$;
 
 -- What `check_fence` does in the transaction that calls it.
-CREATE OR REPLACE FUNCTION lm1.hold_fence(k text, f bigint, why text) RETURNS void
+CREATE OR REPLACE FUNCTION lm1.hold_fence(k text, f bigint, why text, callers text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
 DECLARE
   last bigint;
@@ -283,6 +283,7 @@ BEGIN
   IF k IS NULL OR f IS NULL THEN
     RAISE EXCEPTION 'the key or the fence is NULL' USING ERRCODE = 'LM002';
   END IF;
+  PERFORM lm1.need_direct_call(callers);
   PERFORM lm1.need_transaction(why);
   -- A row with a smaller fence is updated, too: if this one was granted after the snapshot of the
   -- transaction, that is a serialization failure, and no mistake.
@@ -317,17 +318,16 @@ DECLARE
   callers text;
 BEGIN
   GET DIAGNOSTICS callers = PG_CONTEXT;
-  PERFORM lm1.need_direct_call(callers);
   BEGIN
     COMMIT;
   EXCEPTION WHEN invalid_transaction_termination THEN
     why := SQLERRM;
   END;
-  PERFORM lm1.hold_fence(k, f, why);
+  PERFORM lm1.hold_fence(k, f, why, callers);
 END $$;
 
 -- What `record_fence` does in the transaction that calls it.
-CREATE OR REPLACE FUNCTION lm1.hold_recorded(k text, f bigint, why text) RETURNS void
+CREATE OR REPLACE FUNCTION lm1.hold_recorded(k text, f bigint, why text, callers text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
 DECLARE
   writer xid;
@@ -335,9 +335,10 @@ BEGIN
   IF k IS NULL OR f IS NULL OR f NOT BETWEEN 0 AND 9007199254740992 THEN
     RAISE EXCEPTION 'not a key and a fence: % and %', k, f USING ERRCODE = 'LM002';
   END IF;
+  PERFORM lm1.need_direct_call(callers);
   PERFORM lm1.need_transaction(why);
   -- A lock of this schema, for which `check_fence` is the stronger check.
-  IF EXISTS (SELECT FROM lm1.fence x WHERE x.key = k AND x.fence > f) THEN
+  IF EXISTS (SELECT FROM lm1.fence x WHERE x.key = k AND greatest(x.first, x.checked) > f) THEN
     RAISE EXCEPTION 'the fence % of % is late, as a later holder was granted the lock: roll back', f, k
       USING ERRCODE = 'LM003';
   END IF;
@@ -359,13 +360,12 @@ DECLARE
   callers text;
 BEGIN
   GET DIAGNOSTICS callers = PG_CONTEXT;
-  PERFORM lm1.need_direct_call(callers);
   BEGIN
     COMMIT;
   EXCEPTION WHEN invalid_transaction_termination THEN
     why := SQLERRM;
   END;
-  PERFORM lm1.hold_recorded(k, f, why);
+  PERFORM lm1.hold_recorded(k, f, why, callers);
 END $$;
 
 -- Hands the key off to the first waiters, as many as may share it, for at most 5 s until they

@@ -18,6 +18,8 @@ const MANAGERS: usize = 2;
 const CALLERS: usize = 4;
 const BODIES: usize = 4;
 const WAIT: Duration = Duration::from_secs(20);
+/// That of the managers: a store that is slow, on a busy machine, is judged by what it answers.
+const TIMEOUT: Duration = Duration::from_secs(8);
 
 pub(super) async fn managers_exclude_each_other<S: LockStore>(case: &Case<'_, S>) -> CaseResult {
     let inside = AtomicBool::new(false);
@@ -99,7 +101,7 @@ pub(super) async fn a_dropped_waiter_leaves_nothing<S: LockStore>(
 
 async fn manager<S: LockStore>(case: &Case<'_, S>) -> Result<LockManager, Fault> {
     let client = case.new_client();
-    LockManager::builder().connect_store(client).await.map_err(failed)
+    LockManager::builder().timeout(TIMEOUT).connect_store(client).await.map_err(failed)
 }
 
 fn failed(error: LockError) -> Fault {
