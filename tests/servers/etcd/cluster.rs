@@ -14,17 +14,29 @@ fn lock(locks: &LockManager) -> Lock {
     Lock::new("order").ttl(TTL).renew().manager(locks)
 }
 
-/// Waits until a lock was renewed twice.
-async fn is_renewed(guard: &LockGuard) {
+/// Waits until a lock was renewed twice, or lost.
+async fn is_renewed(guard: &LockGuard) -> Locked<()> {
     for _ in 0..2 {
         let mut left = guard.remaining();
         eventually("it is renewed", FAILOVER, || {
-            guard.check().expect("it is held all the time");
             let before = std::mem::replace(&mut left, guard.remaining());
-            std::future::ready(left > before)
+            std::future::ready(left > before || !guard.is_held())
         })
         .await;
+        guard.check()?;
     }
+    Ok(())
+}
+
+/// Whether this version has etcd's defect 15247: a leader that was stuck may end a lease that was
+/// renewed at its successor.
+async fn has_defect(etcd: &Etcd) -> bool {
+    let said = etcd.ctl(&["endpoint", "status", "-w", "fields"]);
+    let version = said.lines().find_map(|line| line.strip_prefix("\"Version\" : "));
+    let version = version.expect("a version").trim_matches('"');
+    let parts: Vec<u32> = version.split('.').filter_map(|part| part.parse().ok()).collect();
+    matches!(parts[..], [3, 4, patch] if patch < 31)
+        || matches!(parts[..], [3, 5, patch] if patch < 13)
 }
 
 /// A lock outlives what is done to the leader, and its return when the lease that it knew is over.
@@ -41,12 +53,17 @@ async fn outlives(harm: impl FnOnce(&mut Etcd, usize), mend: impl FnOnce(&mut Et
     harm(&mut etcd, leader);
     let since = Instant::now();
     while since.elapsed() < TTL + SHORT_TTL {
-        is_renewed(&guard).await;
+        is_renewed(&guard).await.expect("it is held all the time");
     }
     mend(&mut etcd, leader);
-    is_renewed(&guard).await;
-    assert!(!waiter.is_finished(), "nobody else is granted it");
-    guard.release().await.expect("released");
+    match is_renewed(&guard).await {
+        Ok(()) => {
+            assert!(!waiter.is_finished(), "nobody else is granted it");
+            guard.release().await.expect("released");
+        }
+        // The loss is told, and the next fence is larger, as for any lock that is taken away.
+        Err(lost) => assert!(has_defect(&etcd).await, "{lost:?}"),
+    }
     let (guard, second) = waiter.await.expect("no panic").expect("granted");
     assert!(second > first, "{second:?} after {first:?}");
     guard.release().await.expect("released");
@@ -153,7 +170,7 @@ async fn impatient_callers_leave_a_node_that_is_stopped() {
     let other = Lock::new("other").ttl(SHORT_TTL).manager(&locks);
     let works = || async { other.acquire().await.is_ok() };
     eventually("another node is asked", FAILOVER, works).await;
-    is_renewed(&guard).await;
+    is_renewed(&guard).await.expect("it is held all the time");
     guard.release().await.expect("released");
     etcd.resume(first);
     etcd.keeps_nothing().await;
