@@ -11,7 +11,9 @@ use tokio::task::yield_now;
 use tokio::time::timeout;
 
 use crate::engine::core::{Core, inside_runtime};
-use crate::engine::lease::life::{Effects, End, Ending, Event, Kind, Life, Terms, kept_beyond};
+use crate::engine::lease::life::{
+    CallKind, End, Ending, Life, LifeEffects, LifeEvent, Terms, kept_beyond,
+};
 use crate::engine::manager::Manager;
 use crate::engine::queue::shared_queue::in_queue::{HandedOver, InQueue, TakenUp};
 use crate::engine::queue::shared_queue::{LocalHolder, unanswered};
@@ -204,14 +206,14 @@ impl Held {
 
     /// Tells the life of an event, and carries out what follows for the queue and for those that
     /// wait for a loss.
-    fn on(&self, event: Event) -> Effects<Arc<Request>> {
+    fn on(&self, event: LifeEvent) -> LifeEffects<Arc<Request>> {
         let (effects, leaving) = {
             let mut state = self.state.lock();
             let mut effects = state.life.on(event, Moment::now());
             self.relied_until.set(state.life.relied_until());
             // Under the mutex: a cleanup that begins now has to cover it.
             if let Some(sent) = effects.send
-                && sent.kind == Kind::Extension
+                && sent.kind == CallKind::Extension
             {
                 self.request.renewed_until(sent.at.after(sent.ttl));
             }
@@ -223,7 +225,7 @@ impl Held {
             });
             (effects, leaving)
         };
-        if let Some(mut leaving) = leaving {
+        let cause = leaving.and_then(|mut leaving| {
             let cause = leaving.tell_loss();
             if let Some(kept) = leaving.acquisition {
                 let mut state = self.state.lock();
@@ -232,14 +234,13 @@ impl Held {
                     state.acquisition = Some(kept);
                 }
             }
-            if effects.wakes {
-                self.changed.notify_waiters();
-            }
-            // Last: the code of a subscriber may panic.
-            self.report_loss(cause);
-        } else if effects.wakes {
+            cause
+        });
+        if effects.wakes {
             self.changed.notify_waiters();
         }
+        // Last: the code of a subscriber may panic.
+        self.report_loss(cause);
         effects
     }
 
@@ -259,7 +260,7 @@ impl Held {
         let stays = !self.request.keep(Moment::now()).is_zero();
         let (end, caller, acquisition, renewal, counted) = {
             let mut state = self.state.lock();
-            let effects = state.life.on(Event::Ends { stays }, Moment::now());
+            let effects = state.life.on(LifeEvent::Ends { stays }, Moment::now());
             if !effects.is_over {
                 return None;
             }
@@ -358,7 +359,7 @@ impl Held {
         {
             return Ok(until.since(now));
         }
-        let left = self.on(Event::Time).left;
+        let left = self.on(LifeEvent::Time).left;
         left.map_err(|cause| Lost::of(self.request.listed(), cause))
     }
 
@@ -429,7 +430,7 @@ impl Held {
         let outside = (!self.request.has_queue()).then(|| outside.join(&self.request));
         let held = Arc::clone(self);
         let trailing = (all.join(), outside);
-        // Sent from the caller's task, so that the caller's next command on this connection is sent
+        // SentCall from the caller's task, so that the caller's next command on this connection is sent
         // after it.
         let mut sent = Box::pin(async move {
             let released = acquisition.release_at(&held.manager.store).await;
@@ -479,7 +480,7 @@ impl Drop for Held {
         let state = self.state.get_mut();
         let Some(acquisition) = state.acquisition.take() else { return };
         let caller = state.caller.take();
-        let end = state.life.on(Event::Ends { stays }, Moment::now()).end;
+        let end = state.life.on(LifeEvent::Ends { stays }, Moment::now()).end;
         drop(Leaving { end, caller, acquisition: Some(acquisition) }.hand_over());
     }
 }

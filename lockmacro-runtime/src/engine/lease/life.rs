@@ -1,7 +1,7 @@
 //! A lock's life, from its grant or its take-up to its end.
 //!
 //! No I/O, no clock and no mutex. Every event takes the time as an argument and returns
-//! [`Effects`], which the owner carries out after it has unlocked the life.
+//! [`LifeEffects`], which the owner carries out after it has unlocked the life.
 //!
 //! - **Held.** The body may rely on the lock until its [`Lease`] ends. A call in flight, or one that
 //!   was never answered, may still change what the store has, so the lock is not passed on
@@ -67,8 +67,8 @@ enum Stage {
 
 /// A call to the store for a held lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Sent {
-    pub(crate) kind: Kind,
+pub(crate) struct SentCall {
+    pub(crate) kind: CallKind,
     pub(crate) at: Moment,
     /// How long the store is asked to keep the lock from its receipt on.
     pub(crate) ttl: Duration,
@@ -78,7 +78,7 @@ pub(crate) struct Sent {
 
 /// What a call is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum CallKind {
     /// Lengthens the lease, or lifts one that was handed off or passed on to its full ttl.
     Renewal,
     /// Asks whether the store has the lock, and has it kept for the rest of the lease. A new server
@@ -93,7 +93,7 @@ pub(crate) enum Kind {
 
 /// What happens to a held lock. `jitter` (0 to 1) spreads what is due for many locks at once.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Event {
+pub(crate) enum LifeEvent {
     /// The body is about to go on, or asks how long it may.
     Time,
     /// The time of a renewal has come, or the server has changed, or may have.
@@ -101,9 +101,9 @@ pub(crate) enum Event {
     /// The body asks for a lease of `ttl` from now on.
     Extends { ttl: Duration },
     /// The store has answered whether it has `held` the lock since the call.
-    Answered { to: Sent, held: bool, jitter: f64 },
+    Answered { to: SentCall, held: bool, jitter: f64 },
     /// A renewal or a confirmation has failed, and is sent again.
-    Fails { what: Kind, jitter: f64 },
+    Fails { what: CallKind, jitter: f64 },
     /// The body has ended, or its guard was dropped. `stays`: the key has to stay for a while, so
     /// nobody else may have the lock.
     Ends { stays: bool },
@@ -112,14 +112,14 @@ pub(crate) enum Event {
 /// What the owner has to do now, in the order of the fields.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct Effects<T> {
+pub(crate) struct LifeEffects<T> {
     /// The lock leaves its holder: tell the queue. Exactly one event of a life has this.
     pub(crate) end: Option<End<T>>,
     /// The body has ended: renew no more, and count the lock as released. Once in a life.
     pub(crate) is_over: bool,
     /// Make this call.
-    pub(crate) send: Option<Sent>,
-    /// When [`Event::Due`] comes next.
+    pub(crate) send: Option<SentCall>,
+    /// When [`LifeEvent::Due`] comes next.
     pub(crate) due: Option<Moment>,
     /// Report that half of the lease has passed without a renewal. This much is left.
     pub(crate) halved: Option<Duration>,
@@ -207,8 +207,8 @@ impl<T: Clone> Life<T> {
         }
     }
 
-    pub(crate) fn on(&mut self, event: Event, now: Moment) -> Effects<T> {
-        let mut effects = Effects {
+    pub(crate) fn on(&mut self, event: LifeEvent, now: Moment) -> LifeEffects<T> {
+        let mut effects = LifeEffects {
             end: None,
             is_over: false,
             send: None,
@@ -217,7 +217,7 @@ impl<T: Clone> Life<T> {
             wakes: false,
             left: Err(LossCause::Released),
         };
-        if let Event::Answered { to, held, jitter } = event {
+        if let LifeEvent::Answered { to, held, jitter } = event {
             self.in_flight = self.in_flight.saturating_sub(1);
             effects.due = self.answered(to, held, jitter, now);
             effects.wakes = true;
@@ -237,24 +237,24 @@ impl<T: Clone> Life<T> {
             effects.wakes = true;
         }
         match (event, effects.left) {
-            (Event::Due, Ok(left)) => effects.send = Some(self.renew(now, left)),
-            (Event::Extends { ttl }, Ok(left)) => {
+            (LifeEvent::Due, Ok(left)) => effects.send = Some(self.renew(now, left)),
+            (LifeEvent::Extends { ttl }, Ok(left)) => {
                 let ttl = self.lease.extension(ttl, now);
-                effects.send = Some(self.sends(Kind::Extension, ttl, left, now));
+                effects.send = Some(self.sends(CallKind::Extension, ttl, left, now));
             }
-            (Event::Fails { what: Kind::Renewal, .. }, Ok(left)) => {
+            (LifeEvent::Fails { what: CallKind::Renewal, .. }, Ok(left)) => {
                 effects.due = Some(self.lease.next_try(now));
                 let is_half = left <= self.terms.ttl / 2;
                 let is_news = is_half && !mem::replace(&mut self.is_halved, true);
                 effects.halved = is_news.then_some(left);
             }
-            (Event::Fails { jitter, .. }, Ok(_)) => {
+            (LifeEvent::Fails { jitter, .. }, Ok(_)) => {
                 let pause = Backoff::new(CONFIRM_AGAIN, CONFIRM_AGAIN * 8);
                 let pause = spread(pause.delay_after(self.unconfirmed), jitter);
                 self.unconfirmed = self.unconfirmed.saturating_add(1);
                 effects.due = Some(now.after(pause));
             }
-            (Event::Ends { stays }, left) => {
+            (LifeEvent::Ends { stays }, left) => {
                 let passes = !stays && !self.is_suspect() && !self.is_checked;
                 let how = if passes { Ending::PassesOn } else { Ending::Releases };
                 if left.is_ok() {
@@ -264,18 +264,18 @@ impl<T: Clone> Life<T> {
                 effects.is_over = true;
                 effects.wakes = true;
             }
-            (Event::Time | Event::Answered { .. }, _) => {}
+            (LifeEvent::Time | LifeEvent::Answered { .. }, _) => {}
             // Nothing more is done for a lock that is lost.
-            (Event::Due | Event::Extends { .. } | Event::Fails { .. }, Err(_)) => {}
+            (LifeEvent::Due | LifeEvent::Extends { .. } | LifeEvent::Fails { .. }, Err(_)) => {}
         }
         effects
     }
 
     /// A call is made that changes nothing of the lease.
     #[cfg(feature = "reuse")]
-    pub(crate) fn calls(&mut self, now: Moment) -> Sent {
+    pub(crate) fn calls(&mut self, now: Moment) -> SentCall {
         self.in_flight += 1;
-        Sent { kind: Kind::Other, at: now, ttl: Duration::ZERO, left: Duration::ZERO }
+        SentCall { kind: CallKind::Other, at: now, ttl: Duration::ZERO, left: Duration::ZERO }
     }
 
     /// A call has no answer: it has failed, or its future was dropped.
@@ -299,7 +299,7 @@ impl<T: Clone> Life<T> {
         self.stage == Stage::Over
     }
 
-    /// Before this moment the body may rely on the lock, whatever [`Event::Time`] would do. `None`
+    /// Before this moment the body may rely on the lock, whatever [`LifeEvent::Time`] would do. `None`
     /// once it has ended.
     pub(crate) fn relied_until(&self) -> Option<Moment> {
         match self.stage {
@@ -334,25 +334,25 @@ impl<T: Clone> Life<T> {
         self.in_flight > 0 || self.unanswered_at >= Some(self.tenure.sent)
     }
 
-    fn renew(&mut self, now: Moment, left: Duration) -> Sent {
+    fn renew(&mut self, now: Moment, left: Duration) -> SentCall {
         if self.lease.wants_renewal() {
             let ttl = self.lease.allowed(self.terms.ttl, now);
-            self.sends(Kind::Renewal, ttl, left, now)
+            self.sends(CallKind::Renewal, ttl, left, now)
         } else {
             let ttl = self.lease.keeps(now).unwrap_or_default();
-            self.sends(Kind::Confirmation, ttl, left, now)
+            self.sends(CallKind::Confirmation, ttl, left, now)
         }
     }
 
-    fn sends(&mut self, kind: Kind, ttl: Duration, left: Duration, now: Moment) -> Sent {
+    fn sends(&mut self, kind: CallKind, ttl: Duration, left: Duration, now: Moment) -> SentCall {
         self.in_flight += 1;
         self.tenure.kept_until = self.tenure.kept_until.max(now.after(ttl));
-        Sent { kind, at: now, ttl, left }
+        SentCall { kind, at: now, ttl, left }
     }
 
     /// Returns when to renew next.
-    fn answered(&mut self, to: Sent, held: bool, jitter: f64, now: Moment) -> Option<Moment> {
-        let Sent { kind, at: sent, .. } = to;
+    fn answered(&mut self, to: SentCall, held: bool, jitter: f64, now: Moment) -> Option<Moment> {
+        let SentCall { kind, at: sent, .. } = to;
         if !held {
             // A lease that had ended before is reported as expired, not as taken.
             let _ = self.lease.remaining(now);
@@ -361,10 +361,10 @@ impl<T: Clone> Life<T> {
         }
         // A confirmation does not lengthen the client's lease.
         let ttl = match kind {
-            Kind::Renewal | Kind::Extension => to.ttl,
-            Kind::Confirmation => Duration::ZERO,
+            CallKind::Renewal | CallKind::Extension => to.ttl,
+            CallKind::Confirmation => Duration::ZERO,
             // Says nothing of the ttl on the store.
-            Kind::Other => return None,
+            CallKind::Other => return None,
         };
         // The store may have applied the call at any time until now.
         let kept = now.after(ttl.max(self.tenure.kept_until.since(sent)));
@@ -372,7 +372,7 @@ impl<T: Clone> Life<T> {
         self.tenure.sent = self.tenure.sent.max(sent);
         self.is_halved = false;
         self.unconfirmed = 0;
-        if kind == Kind::Extension {
+        if kind == CallKind::Extension {
             self.lease.extended(sent, ttl);
         }
         self.lease.renewed(sent, ttl, now).ok()?;
@@ -406,13 +406,13 @@ mod tests {
         Life::granted((), at(0), terms.ttl, None, terms, at(0), 0.5).0
     }
 
-    fn answered(life: &mut Life<()>, to: Sent, now: Moment) {
-        let effects = life.on(Event::Answered { to, held: true, jitter: 0.5 }, now);
+    fn answered(life: &mut Life<()>, to: SentCall, now: Moment) {
+        let effects = life.on(LifeEvent::Answered { to, held: true, jitter: 0.5 }, now);
         assert!(effects.left.is_ok() && effects.wakes);
     }
 
-    fn renew(life: &mut Life<()>, now: Moment) -> Sent {
-        life.on(Event::Due, now).send.expect("a renewal")
+    fn renew(life: &mut Life<()>, now: Moment) -> SentCall {
+        life.on(LifeEvent::Due, now).send.expect("a renewal")
     }
 
     #[test]
@@ -442,14 +442,14 @@ mod tests {
     fn the_pauses_between_unanswered_confirmations_grow() {
         let mut life = life();
         let mut pause = || {
-            let event = Event::Fails { what: Kind::Confirmation, jitter: 0.5 };
+            let event = LifeEvent::Fails { what: CallKind::Confirmation, jitter: 0.5 };
             life.on(event, at(1)).due.unwrap().since(at(1))
         };
         let pauses: Vec<_> = (0..5).map(|_| pause()).collect();
         assert_eq!(pauses, [1, 2, 4, 8, 8].map(|times| CONFIRM_AGAIN * times));
-        let sent = Sent { kind: Kind::Confirmation, at: at(1), ttl: SECOND, left: SECOND };
+        let sent = SentCall { kind: CallKind::Confirmation, at: at(1), ttl: SECOND, left: SECOND };
         answered(&mut life, sent, at(1));
-        let event = Event::Fails { what: Kind::Confirmation, jitter: 0.5 };
+        let event = LifeEvent::Fails { what: CallKind::Confirmation, jitter: 0.5 };
         assert_eq!(life.on(event, at(1)).due, Some(at(1).after(CONFIRM_AGAIN)));
     }
 }

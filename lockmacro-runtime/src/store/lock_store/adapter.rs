@@ -20,7 +20,7 @@ use crate::store::lock_store::rests::Rests;
 use crate::store::remote::budget::{Budget, Retry};
 use crate::store::remote::error::{RemoteError, Transient};
 use crate::store::remote::health::{Health, Monitor};
-use crate::store::remote::server::{Asked, Server, acquire, ask_until};
+use crate::store::remote::server::{Asked, RemoteStore, acquire, ask_until};
 use crate::store::shutdown::Shutdown;
 use crate::sys::backoff::Backoff;
 use crate::sys::time::{Instant, Moment};
@@ -355,7 +355,7 @@ impl<S: LockStore> Backend for Adapter<S> {
     }
 }
 
-impl<S: LockStore> Server for Adapter<S> {
+impl<S: LockStore> RemoteStore for Adapter<S> {
     async fn ask_once(&self, request: &Request, budget: Budget, _: Applied) -> Asked {
         // Read once: a waiter that needs a fence may join meanwhile.
         let is_fenced = request.is_fenced();

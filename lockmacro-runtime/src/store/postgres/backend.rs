@@ -10,7 +10,7 @@ use crate::protocol::request::Request;
 use crate::store::backend::{Backend, Facts, RenewKind, ServerHealth, Wait};
 use crate::store::remote;
 use crate::store::remote::budget::Budget;
-use crate::store::remote::server::{Asked, Server};
+use crate::store::remote::server::{Asked, RemoteStore};
 use crate::store::subscriptions::Subscriptions;
 use crate::value::applied::Applied;
 use crate::value::error::LockError;
@@ -92,7 +92,7 @@ impl Backend for Postgres {
     }
 }
 
-impl Server for Postgres {
+impl RemoteStore for Postgres {
     async fn ask_once(&self, request: &Request, budget: Budget, _: Applied) -> Asked {
         self.ask(request, None, budget).await.map(|(answer, _)| answer)
     }

@@ -9,7 +9,7 @@ use crate::protocol::request::Request;
 use crate::store::backend::{Backend, Facts, RenewKind, ServerHealth, Wait};
 use crate::store::remote;
 use crate::store::remote::budget::Budget;
-use crate::store::remote::server::{Asked, Server};
+use crate::store::remote::server::{Asked, RemoteStore};
 use crate::store::subscriptions::Subscriptions;
 use crate::sys::time::Instant;
 use crate::value::applied::Applied;
@@ -113,7 +113,7 @@ impl Backend for Redis {
     }
 }
 
-impl Server for Redis {
+impl RemoteStore for Redis {
     async fn ask_once(&self, request: &Request, budget: Budget, earlier: Applied) -> Asked {
         let mut passes = PASSES_MAX;
         loop {

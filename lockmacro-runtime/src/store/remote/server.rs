@@ -22,7 +22,7 @@ pub(crate) type Asked = Result<Answer, RemoteError>;
 
 /// A store on a network. It says how one request is sent, and what is made of the answers is the
 /// same for all.
-pub(crate) trait Server: Backend {
+pub(crate) trait RemoteStore: Backend {
     /// Asks once, for a caller that is in no queue. `earlier`: whether the requests before with its
     /// token were applied.
     fn ask_once(
@@ -33,7 +33,7 @@ pub(crate) trait Server: Backend {
     ) -> impl Future<Output = Asked> + Send;
 
     /// Whether a server that gave no answer is back, for a caller that does not wait and would
-    /// otherwise ask with this budget. Fails if the caller is refused without being asked for.
+    /// otherwise ask with this budget. Fails if the caller is refused without a request.
     fn is_back(
         &self,
         _: &Request,
@@ -45,7 +45,7 @@ pub(crate) trait Server: Backend {
 
 /// Asks for a lock. Transient errors are retried within the manager's timeout, or until `until` for
 /// a caller that waits.
-pub(crate) async fn acquire<S: Server>(
+pub(crate) async fn acquire<S: RemoteStore>(
     server: &S,
     request: &Request,
     until: Option<Instant>,
@@ -82,7 +82,7 @@ pub(crate) async fn acquire<S: Server>(
 
 /// Asks until the server has answered, and tells the waiters of each failure. `earlier` keeps
 /// whether the requests before were applied.
-pub(crate) async fn ask_until<S: Server, T, F>(
+pub(crate) async fn ask_until<S: RemoteStore, T, F>(
     server: &S,
     request: &Request,
     budget: Budget,
@@ -115,7 +115,7 @@ where
 }
 
 /// Refuses a grant that arrived after its lease had ended.
-pub(crate) fn in_time<S: Server, T: AsRef<Answer>>(
+pub(crate) fn in_time<S: RemoteStore, T: AsRef<Answer>>(
     server: &S,
     request: &Request,
     answer: T,

@@ -15,7 +15,7 @@ use crate::protocol::request::Request;
 use crate::store::backend::Wait;
 use crate::store::remote::budget::Budget;
 use crate::store::remote::error::RemoteError;
-use crate::store::remote::server::{Server, acquire, ask_until, in_time};
+use crate::store::remote::server::{RemoteStore, acquire, ask_until, in_time};
 use crate::store::shutdown::Shutdown;
 use crate::store::subscriptions::{HandOff, Signal, Subscription};
 use crate::store::tick::{Foreign, tick};
@@ -29,7 +29,7 @@ use crate::value::limits::FOR_EVER;
 pub(crate) const FAR_BACK: u32 = 16;
 
 /// Servers with a queue for each key.
-pub(crate) trait KeyQueues: Server + 'static {
+pub(crate) trait KeyQueues: RemoteStore + 'static {
     /// The subscription of a waiter to its grant.
     fn subscribe(&self, request: &Request) -> Subscription;
 

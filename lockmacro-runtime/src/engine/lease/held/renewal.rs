@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use super::Held;
 use crate::engine::core::inside_runtime;
-use crate::engine::lease::life::{Effects, Event, Kind, Sent};
+use crate::engine::lease::life::{CallKind, LifeEffects, LifeEvent, SentCall};
 use crate::engine::telemetry;
 use crate::engine::thread::timers::{Over, Timed};
 use crate::protocol::request::Request;
@@ -28,22 +28,22 @@ const EXTEND_AGAIN: Duration = Duration::from_millis(10);
 const ANSWERS: u32 = 4;
 
 /// A call in flight. Dropping this records that the call is without an answer.
-struct Unanswered<'a>(&'a Held, Sent);
+struct Unanswered<'a>(&'a Held, SentCall);
 
 impl Unanswered<'_> {
     /// Records the answer that the store has `held` the lock since the call, or that the lock is
     /// lost.
-    fn answered(self, held: bool) -> Effects<Arc<Request>> {
+    fn answered(self, held: bool) -> LifeEffects<Arc<Request>> {
         let Self(holder, to) = self;
         mem::forget(self);
-        holder.on(Event::Answered { to, held, jitter: random::fraction() })
+        holder.on(LifeEvent::Answered { to, held, jitter: random::fraction() })
     }
 
     /// Records that the call has failed.
-    fn failed(self) -> Effects<Arc<Request>> {
-        let Self(held, Sent { kind: what, .. }) = self;
+    fn failed(self) -> LifeEffects<Arc<Request>> {
+        let Self(held, SentCall { kind: what, .. }) = self;
         drop(self);
-        held.on(Event::Fails { what, jitter: random::fraction() })
+        held.on(LifeEvent::Fails { what, jitter: random::fraction() })
     }
 }
 
@@ -58,7 +58,7 @@ impl Held {
     pub(crate) async fn extend(&self, ttl: Duration) -> Result<(), LockError> {
         self.check_lease()?;
         inside_runtime()?;
-        let effects = self.on(Event::Extends { ttl });
+        let effects = self.on(LifeEvent::Extends { ttl });
         let Some(sent) = effects.send else { return self.checked(effects.left) };
         let unanswered = Unanswered(self, sent);
         let within = self.request.ttl / 3;
@@ -104,11 +104,11 @@ impl Timed for Held {
     fn run<'a>(self: Arc<Self>, store: &'a Store, over: &'a Over<'a>) -> BoxFuture<'a, ()> {
         async move {
             let request: &Request = &self.request;
-            let effects = self.on(Event::Due);
+            let effects = self.on(LifeEvent::Due);
             // A lock that was lost or passed on is not renewed for its last holder.
             let Some(sent) = effects.send else { return over(None) };
             let unanswered = Unanswered(&self, sent);
-            let is_renewal = sent.kind == Kind::Renewal;
+            let is_renewal = sent.kind == CallKind::Renewal;
             let how = if is_renewal {
                 RenewKind::Acknowledged { within: request.ttl / 3, left: sent.left }
             } else {
@@ -171,7 +171,7 @@ mod tests {
 
     fn is_suspect(held: &Held) -> bool {
         let mut life = held.state.lock().life.clone();
-        let end = life.on(Event::Ends { stays: false }, Moment::now()).end.unwrap();
+        let end = life.on(LifeEvent::Ends { stays: false }, Moment::now()).end.unwrap();
         end.how != Ending::PassesOn
     }
 

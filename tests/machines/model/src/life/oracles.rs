@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::world::{LAG, World, is_timed};
-use crate::engine::lease::life::{Effects, Ending, Event, Kind, Sent};
+use crate::engine::lease::life::{CallKind, Ending, LifeEffects, LifeEvent, SentCall};
 use crate::engine::queue::key_queue::Tenure;
 use crate::key_queue::server::Token;
 use crate::sys::time::Moment;
@@ -101,15 +101,15 @@ impl Record {
         matches!(self.end, Some(Ending::Lost { .. }))
     }
 
-    pub(super) fn answered(&mut self, sent: &Sent, held: bool) {
+    pub(super) fn answered(&mut self, sent: &SentCall, held: bool) {
         match sent.kind {
-            Kind::Renewal if held => {
+            CallKind::Renewal if held => {
                 if self.is_handed_off && self.is_partly_granted && self.renewed_until.is_none() {
                     self.own_end = sent.at.after(counted(self.ttl));
                 }
                 self.is_partly_granted = false;
             }
-            Kind::Extension if held => {
+            CallKind::Extension if held => {
                 self.extended = self.extended.max(Some(sent.at.after(counted(sent.ttl))));
                 self.is_partly_granted &= sent.ttl < self.ttl;
             }
@@ -139,7 +139,7 @@ fn unless(holds: bool, oracle: &str, what: &str) -> Result<(), String> {
 impl World {
     /// What the body is told if it asks now.
     fn told(&self) -> Result<Duration, LossCause> {
-        self.holder.life.clone().on(Event::Time, self.now).left
+        self.holder.life.clone().on(LifeEvent::Time, self.now).left
     }
 
     /// Holds after every step.
@@ -151,7 +151,7 @@ impl World {
         if is_over {
             let late = self.holder.life.clone().note_fence_check();
             unless(late.is_err(), "check", "the fence of a lock is checked that was passed on")?;
-            let late = self.holder.life.clone().on(Event::Due, self.now).send;
+            let late = self.holder.life.clone().on(LifeEvent::Due, self.now).send;
             unless(late.is_none(), "quiet", "a lock that has ended is renewed")?;
             return unless(record.end.is_some(), "ends", "over, and no end was told");
         }
@@ -180,13 +180,13 @@ impl World {
     /// Holds for the effects of every event.
     pub(super) fn check_effects(
         &mut self,
-        event: &Event,
-        effects: &Effects<Token>,
+        event: &LifeEvent,
+        effects: &LifeEffects<Token>,
         was_over: bool,
     ) -> Result<(), String> {
-        let ends = matches!(event, Event::Ends { .. });
+        let ends = matches!(event, LifeEvent::Ends { .. });
         unless(effects.is_over == (ends && !was_over), "ends", "over without its end")?;
-        let asks = matches!(event, Event::Due | Event::Extends { .. }) && !was_over;
+        let asks = matches!(event, LifeEvent::Due | LifeEvent::Extends { .. }) && !was_over;
         let is_sent = !asks || effects.left.is_err() || effects.send.is_some();
         unless(is_sent, "plan", "a call that is due is not made")?;
         let record = &mut self.holder.record;
@@ -226,7 +226,7 @@ impl World {
     /// The store has answered.
     pub(super) fn check_answer(
         &self,
-        sent: &Sent,
+        sent: &SentCall,
         held: bool,
         before: Moment,
     ) -> Result<(), String> {
@@ -239,9 +239,9 @@ impl World {
         if record.end.is_some() {
             return Ok(());
         }
-        let is_late = sent.kind != Kind::Other && before <= self.now;
+        let is_late = sent.kind != CallKind::Other && before <= self.now;
         unless(!is_late, "told", "an answer after its end has brought a lease back")?;
-        if sent.kind == Kind::Renewal {
+        if sent.kind == CallKind::Renewal {
             let until = sent.at.after(counted(record.ttl));
             let until = match record.renewed_until {
                 Some(limit) => until.min(limit),
@@ -249,7 +249,7 @@ impl World {
             };
             unless(until <= ends, "shorter", "a renewal has not brought what it asks for")?;
         }
-        if sent.kind == Kind::Extension {
+        if sent.kind == CallKind::Extension {
             let until = sent.at.after(counted(sent.ttl));
             let until = record.renewed_until.map_or(until, |limit| until.min(limit));
             unless(until <= ends, "shorter", "an extension has not brought what it asks for")?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::oracles::{Record, Truth};
 use crate::engine::lease::life::{
-    Effects, End, Ending, Event, Kind, Life, Sent, Terms, kept_beyond,
+    CallKind, End, Ending, Life, LifeEffects, LifeEvent, SentCall, Terms, kept_beyond,
 };
 use crate::engine::queue::key_queue::{Event as QueueEvent, Found, KeyQueue, Tenure, Ticket};
 use crate::key_queue::server::{Token, Wish};
@@ -74,7 +74,7 @@ pub(super) enum Step {
 /// A call, and what the server has answered to it.
 #[derive(Debug, Clone)]
 pub(super) struct Call {
-    pub(super) sent: Sent,
+    pub(super) sent: SentCall,
     /// The number of its event.
     pub(super) number: u32,
     pub(super) held: Option<bool>,
@@ -241,15 +241,15 @@ impl World {
                 self.left.lags -= 1;
                 self.now = self.now.after(LAG);
             }
-            Step::Look => self.on(Event::Time)?,
+            Step::Look => self.on(LifeEvent::Time)?,
             Step::Due => {
                 self.holder.due = None;
-                self.on(Event::Due)?;
+                self.on(LifeEvent::Due)?;
             }
             Step::Arrives(nth) => self.arrives(nth),
             Step::Answers(nth) => self.answers(nth)?,
             Step::Unanswered(nth) => self.unanswered(nth)?,
-            Step::Extend(ttl) => self.on(Event::Extends { ttl })?,
+            Step::Extend(ttl) => self.on(LifeEvent::Extends { ttl })?,
             Step::Check => {
                 let noted = self.holder.life.note_fence_check();
                 noted.map_err(|cause| format!("check: {cause:?} before the end"))?;
@@ -271,7 +271,7 @@ impl World {
                 self.key = None;
                 self.truth.is_excused = true;
             }
-            Step::End => self.on(Event::Ends { stays: self.setup.stays })?,
+            Step::End => self.on(LifeEvent::Ends { stays: self.setup.stays })?,
             Step::TakeUp => self.take_up()?,
             Step::QueueTime => {
                 let _ = self.queue.on(QueueEvent::Time, self.now);
@@ -285,7 +285,7 @@ impl World {
         self.check()
     }
 
-    fn send(&mut self, sent: Sent) {
+    fn send(&mut self, sent: SentCall) {
         let number = self.truth.next();
         self.holder.calls.push(Call { sent, number, held: None, is_given_up: false });
     }
@@ -294,7 +294,7 @@ impl World {
     fn arrives(&mut self, nth: usize) {
         let call = &mut self.holder.calls[nth];
         call.held = Some(self.key.is_some());
-        if call.sent.kind != Kind::Other {
+        if call.sent.kind != CallKind::Other {
             // The server never shortens a ttl.
             self.key = self.key.map(|until| until.max(self.now.after(call.sent.ttl)));
         }
@@ -306,14 +306,14 @@ impl World {
     fn answers(&mut self, nth: usize) -> Result<(), String> {
         let Call { sent, number, held, .. } = self.holder.calls.remove(nth);
         let held = held == Some(true);
-        if held && sent.kind != Kind::Other {
+        if held && sent.kind != CallKind::Other {
             self.truth.yes(number, sent.at);
             // Earlier calls do not arrive any more.
             self.holder.calls.retain(|call| call.number > number || !call.is_given_up);
         }
         self.holder.record.answered(&sent, held);
         let before = self.holder.life.ends();
-        self.on(Event::Answered { to: sent, held, jitter: MIDDLE })?;
+        self.on(LifeEvent::Answered { to: sent, held, jitter: MIDDLE })?;
         self.check_answer(&sent, held, before)
     }
 
@@ -328,26 +328,26 @@ impl World {
         self.truth.has_unanswered = true;
         self.holder.life.unanswered(self.now);
         if is_timed(what) {
-            self.on(Event::Fails { what, jitter: MIDDLE })?;
+            self.on(LifeEvent::Fails { what, jitter: MIDDLE })?;
         }
         Ok(())
     }
 
     /// What the owner of the life does.
-    fn on(&mut self, event: Event) -> Result<(), String> {
+    fn on(&mut self, event: LifeEvent) -> Result<(), String> {
         let was_over = self.holder.life.is_over();
         let effects = self.holder.life.on(event, self.now);
         self.check_effects(&event, &effects, was_over)?;
-        let Effects { end, is_over, send, due, .. } = effects;
+        let LifeEffects { end, is_over, send, due, .. } = effects;
         if let Some(sent) = send {
-            if sent.kind == Kind::Extension {
+            if sent.kind == CallKind::Extension {
                 self.holder.longest = self.holder.longest.max(Some(sent.at.after(sent.ttl)));
             }
             self.send(sent);
         }
         // The answer to an extension leaves the timer as it is.
         let is_for_timer = match event {
-            Event::Answered { to, .. } => is_timed(to.kind),
+            LifeEvent::Answered { to, .. } => is_timed(to.kind),
             _ => true,
         };
         let dues = [due.filter(|_| is_for_timer), self.holder.due];
@@ -414,6 +414,6 @@ impl World {
 }
 
 /// Whether the table of timers makes such a call.
-pub(super) fn is_timed(kind: Kind) -> bool {
-    matches!(kind, Kind::Renewal | Kind::Confirmation)
+pub(super) fn is_timed(kind: CallKind) -> bool {
+    matches!(kind, CallKind::Renewal | CallKind::Confirmation)
 }
