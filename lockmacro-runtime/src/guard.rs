@@ -44,7 +44,7 @@ pub struct LockGuard {
 
 impl fmt::Debug for LockGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let keys = self.lock.held.request.keys();
+        let keys = self.lock.held.request.ask.keys();
         f.debug_struct("LockGuard").field("keys", &keys).finish_non_exhaustive()
     }
 }
@@ -149,7 +149,10 @@ impl LockGuard {
     /// ```
     pub fn key(&self) -> &LockKey {
         let request = &self.lock.held.request;
-        self.lock.nth.and_then(|nth| request.keys().get(usize::from(nth))).unwrap_or(&request.key)
+        self.lock
+            .nth
+            .and_then(|nth| request.ask.keys().get(usize::from(nth)))
+            .unwrap_or(&request.ask.key)
     }
 
     /// Returns every key of the lock, in the order of their bytes.
@@ -163,7 +166,7 @@ impl LockGuard {
     /// # Ok(()) }
     /// ```
     pub fn keys(&self) -> &[LockKey] {
-        self.lock.held.request.keys()
+        self.lock.held.request.ask.keys()
     }
 
     /// Returns the fence of this grant, if the lock is [`fenced`](crate::Lock::fenced). A lock on
@@ -456,8 +459,8 @@ impl LockGuard {
             (Some(lost), _) => Err(lost.into()),
             (None, Released::Held) => Ok(()),
             (None, Released::NotHeld) => {
-                telemetry::released_late(&self.lock.held.request);
-                Err(Lost::of(self.lock.held.request.listed(), LossCause::Taken).into())
+                telemetry::released_late(&self.lock.held.request.ask);
+                Err(Lost::of(self.lock.held.request.ask.listed(), LossCause::Taken).into())
             }
             (None, Released::Unconfirmed) => Err(LockError::unavailable_at(
                 self.lock.held.manager.store.backend.address(&self.lock.held.request),

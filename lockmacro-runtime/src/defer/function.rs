@@ -383,8 +383,11 @@ impl<A> DeferredFn<A> {
         let key = lock.key().to_string();
         let function = stored_as(&manager, &name);
         // A call inside of an outer body that has the lock began just now.
-        let began =
-            if lock.is_joined() { Duration::ZERO } else { lock.lock.held.request.asked.elapsed() };
+        let began = if lock.is_joined() {
+            Duration::ZERO
+        } else {
+            lock.lock.held.request.ask.asked.elapsed()
+        };
         let running = this_job(&name, &key);
         Ok(Some((manager, Superseding { function, key, began, running })))
     }

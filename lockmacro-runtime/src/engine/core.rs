@@ -30,7 +30,7 @@ const TURN_MAX: Duration = Duration::from_millis(100);
 pub(crate) struct Core {
     pub(crate) store: Store,
     pub(crate) background: Background,
-    label: String,
+    label: Arc<str>,
     pub(crate) defaults: Defaults,
     /// Recent hold times, from which `retry_after` is estimated.
     pub(crate) hold_times: HoldTimes,
@@ -69,7 +69,7 @@ impl Core {
                 sites: Default::default(),
                 background: Background::new(&store),
                 store,
-                label: label(its_label.as_deref(), host_name),
+                label: label(its_label.as_deref(), host_name).into(),
                 defaults,
                 hold_times: HoldTimes::default(),
                 in_flight: Arc::default(),
@@ -116,7 +116,7 @@ impl Core {
     /// # Errors
     /// [`LockError::InvalidSetting`] in a process that was forked after the manager was made: it
     /// has neither the manager's thread nor connections of its own.
-    pub(crate) fn label(&self) -> Result<&str, LockError> {
+    pub(crate) fn label(&self) -> Result<&Arc<str>, LockError> {
         if !self.background.is_forked() {
             return Ok(&self.label);
         }

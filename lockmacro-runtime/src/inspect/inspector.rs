@@ -12,6 +12,7 @@ use crate::inspect::postgres;
 use crate::inspect::redis;
 use crate::manager::lock_manager::LockManager;
 use crate::protocol::answer::Released;
+use crate::protocol::ask::Ask;
 use crate::protocol::request::Request;
 #[cfg(feature = "postgres")]
 use crate::store::postgres::store::Postgres;
@@ -70,7 +71,8 @@ impl LockManager {
         let HeldLock { key, token, .. } = lock;
         let Some(token) = token else { return Err(LockError::KeyNotALock { key: key.clone() }) };
         // Nothing is granted here: the ttl is never sent.
-        let request = Request::new(key.clone(), token.clone(), TTL_MIN, Moment::now());
+        let ask = Ask::new(key.clone(), TTL_MIN, Moment::now());
+        let request = Request::new(ask, token.clone());
         // A release without an answer found the lock held.
         Ok(self.core().store.release(&request).await? != Released::NotHeld)
     }

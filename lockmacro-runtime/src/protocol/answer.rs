@@ -26,7 +26,7 @@ pub(crate) enum Answer {
 impl Answer {
     /// The grant that answers a request that was sent at `sent`.
     pub(crate) fn granted(request: &Request, sent: Moment, fences: Vec<FenceBlock>) -> Self {
-        let ttl = request.ttl;
+        let ttl = request.ask.ttl;
         Self::Granted(Grant { sent, at: sent, ttl, earlier: Applied::No, fences })
     }
 

@@ -320,7 +320,9 @@ impl Reuse {
                 self.bind(&lock.held, &place).await?;
                 if let Some(min_hold) = min_hold.filter(|_| !lock.joined) {
                     let request = &lock.held.request;
-                    request.stays_until(Moment::now().after(min_hold.min(request.ttl)));
+                    request
+                        .token
+                        .note_stays_until(Moment::now().after(min_hold.min(request.ask.ttl)));
                 }
                 Ok(Begun::Lock(lock, place))
             }
@@ -380,7 +382,7 @@ impl Reuse {
         if self.same.is_none() || self.keep.is_zero() {
             return Ok(());
         }
-        let linger = self.linger(held.request.ttl);
+        let linger = self.linger(held.request.ask.ttl);
         let open = self.text(&(), linger, true).unwrap_or_default();
         self.store(held, place, &open, linger).await
     }
@@ -389,7 +391,7 @@ impl Reuse {
     async fn keep<T: Serialize + DeserializeOwned>(&self, held: &Held, place: &Place, value: &T) {
         let key = place.key.shown();
         let sent = Moment::now();
-        let linger = self.linger(held.request.ttl);
+        let linger = self.linger(held.request.ask.ttl);
         let text = match self.text(value, linger, false) {
             Ok(text) => text,
             Err(reason) if is_first_of(&place.name) => {

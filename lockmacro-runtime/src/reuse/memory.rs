@@ -29,7 +29,7 @@ pub(crate) fn keep(
     // Before the look at the holder: the next one's value must not come in between.
     let mut table = memory.values.in_memory.lock();
     let now = Moment::now();
-    if !memory.is_held(of.key.as_str(), &request.token, now) {
+    if !memory.is_held(of.key.as_str(), &request.token.secret, now) {
         return false;
     }
     let slot = (of.key.as_str().to_owned(), of.name.to_owned());

@@ -44,7 +44,7 @@ pub(crate) async fn keep(
     value: &str,
     time: Duration,
 ) -> Result<bool, LockError> {
-    let token = request.token.expose();
+    let token = request.token.secret.expose();
     let time = millis(time);
     let stored = stored(key);
     let values = values![stored, token, value, time, name];

@@ -39,7 +39,7 @@ pub(crate) async fn keep(
     time: Duration,
 ) -> Result<bool, LockError> {
     let time = time.as_millis().to_string();
-    let args = [name, request.token.expose(), value, &time];
+    let args = [name, request.token.secret.expose(), value, &time];
     let keep = VALUE.with(slice::from_ref(key), &args);
     let is_kept = until_answered(redis, keep).await;
     is_kept.map_err(|error| error.into_error(key))

@@ -240,7 +240,7 @@ impl RunningBody {
         };
         if let Some(error) = error {
             let request = &self.guard.held.request;
-            unreported(&request.name, request.keys(), &error);
+            unreported(&request.ask.name, request.ask.keys(), &error);
         }
         ended
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::protocol::answer::{Answer, Failed, Released, StoreFuture};
+use crate::protocol::ask::Ask;
 use crate::protocol::request::Request;
 use crate::store::shutdown::Shutdown;
 use crate::store::subscriptions::Subscriptions;
@@ -136,7 +137,7 @@ pub(crate) trait Backend: Any + fmt::Debug + Send + Sync {
     /// token may have been written, and may be in a queue.
     fn ask(
         self: Arc<Self>,
-        request: Arc<Request>,
+        request: Request,
         wait: Wait,
     ) -> StoreFuture<'static, Result<Answer, Failed>>;
 
@@ -185,8 +186,8 @@ pub(crate) trait Backend: Any + fmt::Debug + Send + Sync {
     /// Redlock never calls it, as a single node does not decide.
     fn on_change(&self, _: Box<dyn Fn() + Send + Sync>) {}
 
-    /// Fails for a request that is refused without asking a server.
-    fn check_request(&self, _: &Request) -> Result<(), LockError> {
+    /// Fails for what is refused without asking a server.
+    fn check_ask(&self, _: &Ask) -> Result<(), LockError> {
         Ok(())
     }
 

@@ -68,29 +68,31 @@ impl Store {
     /// The grant counts as stale, and nothing is sent, if a release of the token was sent before.
     pub(crate) fn acquire(
         &self,
-        request: &Arc<Request>,
+        request: &Request,
         shutdown: &Arc<Shutdown>,
     ) -> StoreFuture<'static, Result<Answer, Failed>> {
-        if request.was_released() {
+        if request.token.was_released() {
             let detail = "the lock was released before its caller had it";
             let error = LockError::because(UnavailableReason::Local, detail);
             let failed = Failed { error, applied: Applied::Unknown };
             return Box::pin(ready(Ok(Answer::Stale(Box::new(Err(failed))))));
         }
-        let until = request.until.filter(|_| request.waits());
+        let until = request.ask.until.filter(|_| !request.ask.only_if_free);
         let wait = until.map_or(Wait::AtOnce(None), |until| {
+            // Before a part is made of it, which has to be released like this one.
+            request.token.note_queued();
             Wait::Waits(until.since(Moment::now()), Arc::clone(shutdown))
         });
-        let is_single = request.several().is_empty();
+        let is_single = request.ask.several.is_empty();
         // The common case needs one box only.
         if is_single && !self.facts.is_replicated {
-            return self.ask(Arc::clone(request), wait);
+            return self.ask(request.clone(), wait);
         }
         let store = self.clone();
-        let request = Arc::clone(request);
+        let request = request.clone();
         Box::pin(async move {
             let asked = if is_single {
-                store.ask(Arc::clone(&request), wait)
+                store.ask(request.clone(), wait)
             } else {
                 store.take_one_by_one(&request, wait)
             };
@@ -106,7 +108,7 @@ impl Store {
     /// Asks for one key, or several keys that one call can take: see [`Backend::ask`].
     pub(super) fn ask(
         &self,
-        request: Arc<Request>,
+        request: Request,
         wait: Wait,
     ) -> StoreFuture<'static, Result<Answer, Failed>> {
         Arc::clone(&self.backend).ask(request, wait)
@@ -119,7 +121,7 @@ impl Store {
         &'a self,
         request: &'a Request,
     ) -> StoreFuture<'a, Result<Released, LockError>> {
-        if !request.note_released() {
+        if !request.token.note_released() {
             return Box::pin(ready(Ok(Released::Unconfirmed)));
         }
         if self.is_in_parts(request) {
@@ -149,16 +151,16 @@ impl Store {
     /// Whether a request has more keys than a single call can take. It is sent in parts then, to
     /// all of them at the same time, and a failure of one does not stop the others.
     fn is_in_parts(&self, request: &Request) -> bool {
-        !request.several().is_empty()
-            && self.backend.at_once(request.several()) < request.several().len()
+        !request.ask.several.is_empty()
+            && self.backend.at_once(&request.ask.several) < request.ask.several.len()
     }
 
     fn parts(&self, request: &Request) -> Vec<Request> {
         let mut parts = Vec::new();
-        let mut rest = request.keys();
+        let mut rest = request.ask.keys();
         while !rest.is_empty() {
             let (part, others) = rest.split_at(self.backend.at_once(rest));
-            parts.push(request.part(part));
+            parts.push(request.part(part, request.ask.ttl));
             rest = others;
         }
         parts
@@ -167,9 +169,9 @@ impl Store {
     async fn release_parts(&self, request: &Request) -> Result<Released, LockError> {
         let parts = self.parts(request);
         let all = join_all(parts.iter().map(|part| self.release(part))).await;
-        let applied = parts.iter().map(Request::applied).fold(Applied::No, Applied::and);
+        let applied = parts.iter().map(|part| part.token.applied()).fold(Applied::No, Applied::and);
         if applied.is_known() {
-            request.set_applied(applied);
+            request.token.set_applied(applied);
         }
         all.into_iter().try_fold(Released::Held, |found, part| Ok(found.max(part?)))
     }

@@ -110,7 +110,7 @@ impl Memory {
             let over = until.is_some_and(|until| until <= Instant::now());
             let answer = self.ask(request, Some(subscription.number()))?;
             // No request is in flight: if the caller drops this future, one release is enough.
-            request.set_applied(Applied::Yes);
+            request.token.set_applied(Applied::Yes);
             let Answer::Contended(Contention { holder, queue: Queueing::Behind(rank), .. }) =
                 &answer
             else {
@@ -119,7 +119,7 @@ impl Memory {
             if over {
                 return Ok(answer);
             }
-            request.contended(holder, *rank);
+            request.ask.events().contended(holder, *rank);
             let pause = Instant::now() + tick(*rank, holder.free_within, true, random::fraction());
             let pause = until.map_or(pause, |until| until.min(pause));
             // Keeps the future small while it waits.
@@ -133,12 +133,12 @@ impl Memory {
     pub(crate) fn ask(&self, request: &Request, waiter: Option<u64>) -> Result<Answer, Failed> {
         let now = Moment::now();
         let mut table = self.table.lock();
-        let locked = if self.is_disabled { &[] } else { request.keys() };
+        let locked = if self.is_disabled { &[] } else { request.ask.keys() };
         for (nth, locked_key) in locked.iter().enumerate() {
             let key = locked_key.as_str();
             let mode = locked_key.mode();
             let is_held = |table: &mut LockTable| {
-                table.holder(key, &request.token).is_some_and(|holder| holder.expires > now)
+                table.holder(key, &request.token.secret).is_some_and(|holder| holder.expires > now)
             };
             // A request that is sent again keeps what its token has.
             if is_held(&mut table) {
@@ -158,16 +158,17 @@ impl Memory {
             let queue = waiter.map_or(Queueing::Outside, |number| table.enqueue(request, number));
             return Ok(Answer::Contended(Contention { nth, holder, queue, ..Default::default() }));
         }
-        let fenced = if request.is_fenced() { request.keys() } else { &[] };
+        let fenced = if request.ask.needs_fence_now() { request.ask.keys() } else { &[] };
         let fences = fenced.iter().map(|_| table.next_fences()).collect::<Result<_, _>>();
         // A waiter without a fence may be in the queue, or have the lock already.
         let fences = fences.map_err(|error| Failed { error, applied: Applied::Unknown })?;
         table.sweep(now);
         for key in locked {
-            table.dequeue(key.as_str(), &request.token);
-            let expires = now.after(request.ttl);
+            table.dequeue(key.as_str(), &request.token.secret);
+            let expires = now.after(request.ask.ttl);
             let is_exclusive = key.mode().is_exclusive();
-            let holder = MemoryHolder { token: request.token.clone(), expires, is_exclusive };
+            let holder =
+                MemoryHolder { token: request.token.secret.clone(), expires, is_exclusive };
             table.grant(key.as_str(), holder);
         }
         Ok(Answer::granted(request, now, fences))
@@ -177,8 +178,8 @@ impl Memory {
         let now = Moment::now();
         let mut table = self.table.lock();
         let mut all = true;
-        for key in request.keys() {
-            match table.holder(key.as_str(), &request.token) {
+        for key in request.ask.keys() {
+            match table.holder(key.as_str(), &request.token.secret) {
                 // As on a server, a renewal never shortens the lease.
                 Some(holder) if holder.expires > now => {
                     holder.expires = holder.expires.max(now.after(ttl));
@@ -191,12 +192,12 @@ impl Memory {
 
     fn remove(&self, request: &Request) -> Released {
         // In this order: time that passes between the two readings keeps the key longer.
-        let keep = request.keep(Moment::now());
+        let keep = request.token.stays_for(Moment::now());
         let mut table = self.table.lock();
         let now = Moment::now();
         let mut all = true;
-        for key in request.keys().iter().map(LockKey::as_str) {
-            let was_held = match table.holder(key, &request.token) {
+        for key in request.ask.keys().iter().map(LockKey::as_str) {
+            let was_held = match table.holder(key, &request.token.secret) {
                 Some(holder) => {
                     let was_held = holder.expires > now;
                     holder.expires = if was_held { now.after(keep) } else { now };
@@ -206,7 +207,7 @@ impl Memory {
                 }
                 // Without the lock, the token may be in the queue.
                 None => {
-                    table.dequeue(key, &request.token);
+                    table.dequeue(key, &request.token.secret);
                     false
                 }
             };
@@ -249,7 +250,7 @@ impl Backend for Memory {
 
     fn ask(
         self: Arc<Self>,
-        request: Arc<Request>,
+        request: Request,
         wait: Wait,
     ) -> StoreFuture<'static, Result<Answer, Failed>> {
         Box::pin(async move {
@@ -282,8 +283,8 @@ impl LockTable {
     /// Adds the waiter of this number to the queue, unless its token is in the queue already.
     /// Returns its rank.
     fn enqueue(&mut self, request: &Request, number: u64) -> Queueing {
-        let queue = self.queues.entry(request.key.as_str().to_owned()).or_default();
-        let rank = match queue.iter().position(|waiting| waiting.token == request.token) {
+        let queue = self.queues.entry(request.ask.key.as_str().to_owned()).or_default();
+        let rank = match queue.iter().position(|waiting| waiting.token == request.token.secret) {
             Some(rank) => {
                 // A request that is sent again keeps its place.
                 queue[rank].number = number;
@@ -291,9 +292,9 @@ impl LockTable {
             }
             None if queue.len() >= QUEUE_MAX => return Queueing::Full,
             None => {
-                let token = request.token.clone();
-                let mode = request.key.mode();
-                queue.push_back(MemoryWaiter { token, ttl: request.ttl, mode, number });
+                let token = request.token.secret.clone();
+                let mode = request.ask.key.mode();
+                queue.push_back(MemoryWaiter { token, ttl: request.ask.ttl, mode, number });
                 queue.len() - 1
             }
         };
@@ -423,9 +424,10 @@ impl fmt::Debug for Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::ask::Ask;
 
     fn request(key: &str, ttl: Duration) -> Request {
-        Request::new(key.into(), Token::new("test", "", "").unwrap(), ttl, Moment::now())
+        Request::of(Ask::new(key.into(), ttl, Moment::now()))
     }
 
     #[test]
@@ -441,9 +443,10 @@ mod tests {
     fn a_release_that_waits_for_the_store_keeps_the_key_as_long_as_any() {
         let memory = Memory::new();
         let kept = Duration::from_secs(20);
-        let request = request("order:42", 3 * kept).with(Vec::new(), None, kept);
+        let ask = Ask::new("order:42".into(), 3 * kept, Moment::now());
+        let request = Request::of(Ask { min_hold: kept, ..ask });
         let sent = Moment::now();
-        request.granted(sent);
+        request.note_granted(sent);
         memory.ask(&request, None).unwrap();
         let table = memory.table.lock();
         let waits = Duration::from_millis(50);
@@ -483,9 +486,9 @@ mod tests {
             assert!(matches!(error, LockError::Unavailable { reason: r, .. } if r == reason));
         };
         let fenced = |key| {
-            let mut request = request(key, Duration::from_secs(60));
-            (request.fenced, request.until) = (true, Some(Moment::now().after(Duration::MAX)));
-            request
+            let ask = Ask::new(LockKey::from(key), Duration::from_secs(60), Moment::now());
+            let until = Some(ask.asked.after(Duration::MAX));
+            Request::of(Ask { fenced: true, until, ..ask })
         };
         let last = fenced("order:42");
         let Ok(Answer::Granted(grant)) = memory.ask(&last, None) else { panic!() };

@@ -18,10 +18,10 @@ impl Store {
         grant: Grant,
     ) -> StoreFuture<'a, Result<Answer, Failed>> {
         // No request from here on acquires: if the caller drops this future, one release is enough.
-        request.set_applied(grant.earlier.and(Applied::Yes));
+        request.token.set_applied(grant.earlier.and(Applied::Yes));
         Box::pin(async move {
             let sent = Moment::now();
-            let ttl = request.ttl;
+            let ttl = request.ask.ttl;
             let within = end_of(grant.sent, grant.ttl).since(sent);
             let how = RenewKind::Acknowledged { within, left: within };
             let error = match self.renew(request, ttl, how).await {
@@ -50,7 +50,7 @@ impl Store {
     /// The error of a lock that was granted after its lease had ended.
     pub(super) fn too_slow(&self, request: &Request) -> LockError {
         let server = self.backend.address(request);
-        let detail = too_slow(request.ttl);
+        let detail = too_slow(request.ask.ttl);
         LockError::unavailable_at(server, UnavailableReason::TooSlow, detail)
     }
 }

@@ -48,7 +48,8 @@ impl Store {
             .as_ref()
             .map(|(until, _)| *until.max(&(Instant::now() + self.facts.answer_time())));
         // A waiter that dies must not keep its keys for the whole ttl.
-        let ttl = if until.is_some() { request.ttl.min(CONFIRM_WINDOW) } else { request.ttl };
+        let ttl =
+            if until.is_some() { request.ask.ttl.min(CONFIRM_WINDOW) } else { request.ask.ttl };
         let one_by_one = OneByOne {
             store: self,
             request,
@@ -107,7 +108,7 @@ impl<'a> OneByOne<'a> {
         // The first key that is known to be contended.
         let mut contended = None;
         loop {
-            let rest = &request.keys()[self.held..];
+            let rest = &request.ask.keys()[self.held..];
             if rest.is_empty() {
                 return self.confirmed().await;
             }
@@ -123,11 +124,9 @@ impl<'a> OneByOne<'a> {
             }
             let most = contended.map_or(usize::MAX, |contended: usize| contended - self.held);
             let count = store.backend.at_once(rest).min(most).max(1);
-            let whole = count == request.keys().len();
-            let mut part = request.part(&rest[..count]);
-            if !whole {
-                part.ttl = self.ttl;
-            }
+            let whole = count == request.ask.keys().len();
+            let ttl = if whole { request.ask.ttl } else { self.ttl };
+            let part = request.part(&rest[..count], ttl);
             let wait = match &self.until {
                 Some((until, shutdown)) if count == 1 && !last => {
                     let wait = until.saturating_duration_since(Instant::now());
@@ -136,13 +135,11 @@ impl<'a> OneByOne<'a> {
                 Some((until, _)) => Wait::AtOnce(Some(*until)),
                 None => Wait::AtOnce(self.half_of_lease()),
             };
-            let part = Arc::new(part);
-            let asked = store.ask(Arc::clone(&part), wait);
+            let asked = store.ask(part.clone(), wait);
             let answer = match self.while_held(&part, asked).await {
                 Ok(answer) => answer,
                 Err(loss) => return self.lost(loss),
             };
-            request.note_holder_of(&part);
             match answer {
                 Ok(Answer::Granted(grant)) if whole => {
                     let earlier = self.earlier.and(grant.earlier);
@@ -156,7 +153,7 @@ impl<'a> OneByOne<'a> {
                 Ok(Answer::Contended(found))
                     if found.queue == Queueing::Outside && self.until.is_some() && !last =>
                 {
-                    request.note_holder(&found.holder);
+                    request.ask.events().contended(&found.holder, 0);
                     self.earlier = self.earlier.and(found.earlier);
                     contended = Some(self.held + found.nth);
                 }
@@ -204,7 +201,7 @@ impl<'a> OneByOne<'a> {
     /// The grant of all keys. A waiter confirms all of them in one renewal, for the whole ttl.
     async fn confirmed(mut self) -> Result<Answer, Failed> {
         let request = self.request;
-        let ttl = self.request.ttl;
+        let ttl = self.request.ask.ttl;
         if self.until.is_some() {
             match renewed(self.store, request, ttl, (self.since, self.ttl), self.end).await {
                 Ok(sent) => self.since = sent,
@@ -230,7 +227,7 @@ impl<'a> OneByOne<'a> {
         poll_fn(|cx| {
             let answer = asked.as_mut().poll(cx);
             // If the caller drops the future now, only the part's request may still arrive.
-            self.request.set_applied(part.applied().and(self.earlier));
+            self.request.token.set_applied(part.token.applied().and(self.earlier));
             if let Poll::Ready(answer) = answer {
                 return Poll::Ready(Ok(answer));
             }
@@ -254,7 +251,7 @@ impl<'a> OneByOne<'a> {
         let since = self.since;
         let ttl = self.ttl;
         let end = self.end;
-        let held = self.request.part(&self.request.keys()[..self.held]);
+        let held = self.request.part(&self.request.ask.keys()[..self.held], ttl);
         Box::pin(async move {
             sleep((ttl / 3).saturating_sub(Moment::now().since(since))).await;
             renewed(store, &held, ttl, (since, ttl), end).await
@@ -264,7 +261,7 @@ impl<'a> OneByOne<'a> {
     fn lost(&self, loss: Loss) -> Result<Answer, Failed> {
         let Some(error) = loss else {
             // The present holder is not known.
-            let nth = self.held.min(self.request.keys().len() - 1);
+            let nth = self.held.min(self.request.ask.keys().len() - 1);
             let queue = Queueing::Behind(0);
             let earlier = Applied::Unknown;
             let contention = Contention { nth, queue, earlier, ..Contention::default() };

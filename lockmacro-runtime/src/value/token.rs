@@ -5,9 +5,9 @@
 //! `asked` is a time in base 36, after `~` where the holder could wait, and before `*3` where it
 //! asked for one of three permits.
 
+use std::fmt;
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::time::{Duration, SystemTime};
-use std::{fmt, mem};
 
 use crate::value::escaped::Escaped;
 use crate::value::holder::Holder;
@@ -34,18 +34,21 @@ pub(crate) const TOKEN_MAX: usize = LABEL_MAX + ABOUT_MAX + "/".len() + RANDOM_D
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Token(Box<str>);
 
+/// What a token says of its holder, beside the label.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct About<'a> {
+    pub(crate) asked: Option<SystemTime>,
+    /// The holder could wait, and so was maybe granted the lock later.
+    pub(crate) could_wait: bool,
+    /// The number of permits of which it asked for one.
+    pub(crate) permits: Option<u32>,
+    pub(crate) note: Option<&'a str>,
+}
+
 impl Token {
-    /// A token for the lock `name` of a manager with `label`, which is asked for now, with the
-    /// holder's note and its number of permits, if it has one. A holder that could wait was granted
-    /// it later. It is not sent: one with [another](Token::another) random part is.
-    pub(crate) fn draft(
-        label: &str,
-        name: &str,
-        asked: Option<SystemTime>,
-        could_wait: bool,
-        permits: Option<u32>,
-        note: Option<&str>,
-    ) -> Self {
+    /// A token of these random bits for the lock `name` of a manager with `label`.
+    pub(crate) fn of(label: &str, name: &str, about: About<'_>, random: u128) -> Self {
+        let About { asked, could_wait, permits, note } = about;
         // The exact length of most tokens, so that the box needs no second allocation.
         let marked = |text: &str| text.len() + usize::from(!text.is_empty());
         let about = asked.map_or(0, |_| " ~t8nxqs".len()) + marked(note.unwrap_or_default());
@@ -58,7 +61,7 @@ impl Token {
         }
         push_about(&mut text, asked, could_wait, permits, note);
         text.push('/');
-        push_random(&mut text, 0);
+        push_random(&mut text, random);
         Self(text.into())
     }
 
@@ -81,11 +84,6 @@ impl Token {
         self.with_random(self.random().wrapping_add(nth.into()))
     }
 
-    /// A token with the same label, of these random bits.
-    pub(crate) fn another(&self, random: u128) -> Self {
-        self.with_random(random)
-    }
-
     /// The same label without the random part, for a key that has no holder any more.
     pub(crate) fn spent(&self) -> Self {
         self.with_random(0)
@@ -96,18 +94,13 @@ impl Token {
         self.random() as u64
     }
 
-    /// Replaces the random part.
-    pub(crate) fn draw(&mut self, random: u128) {
-        let mut text = String::from(mem::take(&mut self.0));
-        text.truncate(text.len().saturating_sub(RANDOM_DIGITS));
-        push_random(&mut text, random);
-        self.0 = text.into();
-    }
-
     fn with_random(&self, random: u128) -> Self {
-        let mut token = self.clone();
-        token.draw(random);
-        token
+        let label = self.0.rsplit_once('/').map_or(&*self.0, |(label, _)| label);
+        let mut text = String::with_capacity(label.len() + "/".len() + RANDOM_DIGITS);
+        text.push_str(label);
+        text.push('/');
+        push_random(&mut text, random);
+        Self(text.into())
     }
 
     fn random(&self) -> u128 {
@@ -269,7 +262,8 @@ impl Token {
     ) -> Result<Self, crate::value::error::LockError> {
         let random =
             crate::sys::random::secret().map_err(crate::value::error::LockError::no_random)?;
-        Ok(Self::draft(label, name, None, false, None, Some(note)).another(random))
+        let about = About { note: Some(note), ..About::default() };
+        Ok(Self::of(label, name, about, random))
     }
 }
 
@@ -353,8 +347,8 @@ mod tests {
             for note in [None, Some("Ann Example"), Some("-"), Some("~1"), Some("a/b 7 订单 /3f")]
             {
                 let permits = waits.then_some(10_000).filter(|_| asked.is_some());
-                let token = Token::draft("web-3:4711", "audit", asked, waits, permits, note);
-                let token = token.another(7);
+                let about = About { asked, could_wait: waits, permits, note };
+                let token = Token::of("web-3:4711", "audit", about, 7);
                 let left = Some(Duration::from_secs(9));
                 let holder = Holder::of(token.expose().as_bytes(), left);
                 assert_eq!(holder.owner.as_deref(), Some("web-3:4711:audit"));

@@ -9,10 +9,10 @@ use crate::engine::core::Core;
 use crate::engine::lease::held::Held;
 use crate::engine::observer::observe;
 use crate::engine::queue::shared_queue::in_queue::{InQueue, TakenUp};
-use crate::engine::telemetry;
+use crate::engine::telemetry::{self, Behind};
 use crate::engine::token::acquisition::{Acquisition, Refusal};
 use crate::protocol::answer::{Grant, Queueing};
-use crate::protocol::request::Request;
+use crate::protocol::ask::Ask;
 use crate::sys::metrics;
 use crate::sys::time::Moment;
 use crate::value::error::LockError;
@@ -76,18 +76,19 @@ impl Wanted {
         }
     }
 
-    /// The store has granted the lock. `None` if the queue of `caller` has gone on with the token.
+    /// The store has granted the lock, and maybe to others `behind` whom the caller was. `None` if
+    /// the queue of `caller` has gone on with the token.
     pub(crate) fn granted(
         &self,
         acquisition: Acquisition,
         grant: Grant,
         caller: Option<&InQueue>,
+        behind: Behind,
     ) -> Result<Option<Acquired>, LockError> {
         let renewal = self.renewed_until(grant.sent);
         let held = Held::new(acquisition, grant, renewal, caller.cloned())?;
         Ok(held.map(|held| {
-            let behind = held.request.behind().map(|holder| ("waited", holder));
-            telemetry::acquired(&held.request, behind);
+            telemetry::acquired(&held.request.ask, behind);
             self.owning(held)
         }))
     }
@@ -96,18 +97,18 @@ impl Wanted {
     pub(crate) fn taken_up(
         &self,
         mut taken_up: TakenUp,
-        request: &Request,
+        ask: &Arc<Ask>,
     ) -> Result<Acquired, LockError> {
         let behind = taken_up.behind.take();
-        let held = Held::taken_up(taken_up, request, |now| self.renewed_until(now))?;
-        telemetry::acquired(request, behind);
+        let held = Held::taken_up(taken_up, ask, |now| self.renewed_until(now))?;
+        telemetry::acquired(ask, behind);
         Ok(self.owning(held))
     }
 
     pub(crate) fn refused(
         &self,
         manager: &Core,
-        request: &Request,
+        ask: &Ask,
         refusal: Refusal,
     ) -> Result<Acquired, LockError> {
         let error = match refusal {
@@ -133,10 +134,10 @@ impl Wanted {
         };
         // An outage is logged once, and not by every caller that it refuses.
         let known = error.is_of_servers() && !manager.store.backend.is_news();
-        telemetry::refused(request, &error, known);
-        metrics::refused(request.name.clone(), error.kind());
+        telemetry::refused(ask, &error, known);
+        metrics::refused(ask.name.clone(), error.kind());
         if self.errors != Errors::Carried {
-            unreported(&request.name, request.keys(), &error);
+            unreported(&ask.name, ask.keys(), &error);
         }
         observe(&error, false);
         Err(error)

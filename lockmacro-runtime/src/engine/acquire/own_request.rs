@@ -35,7 +35,7 @@ pub(crate) enum Answered {
 /// See [`Arrived::Asks`](crate::engine::queue::shared_queue::in_queue::Arrived) for `since`.
 pub(crate) async fn ask(
     caller: InQueue,
-    request: &Arc<Request>,
+    request: &Request,
     store: &Store,
     is_again: bool,
     since: Option<Moment>,
@@ -44,7 +44,7 @@ pub(crate) async fn ask(
     let core = Arc::clone(&queue.core);
     let owner = Arc::clone(&queue) as _;
     let own = match core.enter() {
-        Ok(guard) => Acquisition::new(guard, core, Arc::clone(request), Some(owner)),
+        Ok(guard) => Acquisition::new(guard, core, request.clone(), Some(owner)),
         Err(error) => {
             caller.leave(None);
             return Answered::Refused(Refusal::Failed(error));
@@ -53,11 +53,11 @@ pub(crate) async fn ask(
     // A caller that is dropped leaves the queue.
     let asking = guard((caller, own), |(caller, own)| caller.leave(Some(own)));
     let answer = {
-        let _waiting = WaitingGauge::new(&**request);
+        let _waiting = WaitingGauge::new(&*request.ask);
         let mut asked = asked(store, request, &queue);
         let mut is_sent = false;
         poll_fn(|cx| {
-            if request.is_taken_over() {
+            if request.token.is_taken_over() {
                 return Poll::Ready(None);
             }
             let answer = asked.as_mut().poll(cx).map(Some);
@@ -82,11 +82,13 @@ pub(crate) async fn ask(
 /// The first request of a caller.
 fn asked(
     store: &Store,
-    request: &Arc<Request>,
+    request: &Request,
     queue: &SharedQueue,
 ) -> StoreFuture<'static, Result<Answer, Failed>> {
     let in_vain = |applied| Err(Failed { error: unanswered(), applied });
-    let Some(until) = request.until else { return store.acquire(request, &queue.core.shutdown) };
+    let Some(until) = request.ask.until else {
+        return store.acquire(request, &queue.core.shutdown);
+    };
     // Of an attempt that ends early, several servers would have to be asked about its token first.
     // The queue's request has the time for an attempt.
     if store.facts.are_several {
@@ -105,10 +107,10 @@ fn answered(
     is_again: bool,
     since: Option<Moment>,
 ) -> Answered {
-    let waits = own.request().until.is_some();
+    let waits = own.request().ask.until.is_some();
     if matches!(answer, Ok(Answer::Stale(_))) && (waits || !is_again) {
         // A request with this token may still arrive.
-        own.request().note_released();
+        own.request().token.note_released();
         caller.not_granted(None, None, own);
         return Answered::GoesOn(caller);
     }
@@ -116,7 +118,7 @@ fn answered(
         Ok(grant) => return Answered::Granted(own, grant, caller),
         Err(refusal) => refusal,
     };
-    let is_known = own.request().applied().is_known() && !own.request().only_if_free;
+    let is_known = own.request().token.applied().is_known() && !own.request().ask.only_if_free;
     let (holder, goes_on) = match &refusal {
         Refusal::Contended { holder, .. } => (Some(&**holder), waits || since.is_none()),
         Refusal::Failed(error) => (None, waits && error.is_transient() && !error.is_of_fences()),

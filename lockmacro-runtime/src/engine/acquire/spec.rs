@@ -1,5 +1,5 @@
-//! The description of a lock: its keys, and how to acquire it. It becomes a request, or joins a
-//! lock around the call.
+//! The description of a lock: its keys, and how to acquire it. It becomes what a caller asks for,
+//! or joins a lock around the call.
 
 use std::borrow::Cow;
 use std::sync::{Arc, Once};
@@ -12,13 +12,12 @@ use crate::engine::acquire::reentry::around;
 use crate::engine::current;
 use crate::engine::lease::held::Held;
 use crate::engine::manager::Manager;
-use crate::protocol::request::Request;
+use crate::protocol::ask::Ask;
 use crate::sys::time::{Moment, wall_clock};
 use crate::value::defaults::{check_ttl, check_wait};
 use crate::value::error::LockError;
 use crate::value::key::{LockKey, in_order, permit_before_exclusive};
 use crate::value::mode::Mode;
-use crate::value::token::Token;
 
 /// The description of a lock: its keys and its options.
 #[derive(Debug, Clone)]
@@ -33,10 +32,10 @@ pub struct LockSpec {
     pub(crate) manager: Option<Arc<Manager>>,
 }
 
-/// A prepared [`LockSpec`]: a lock that it joins, or a request.
+/// A prepared [`LockSpec`]: a lock that it joins, or what to ask for.
 pub(crate) enum Prepared {
     Joined(Acquired),
-    ToAsk(Arc<Manager>, Request, Wanted),
+    ToAsk(Arc<Manager>, Arc<Ask>, Wanted),
 }
 
 impl LockSpec {
@@ -100,28 +99,26 @@ impl LockSpec {
             let nth = if several.is_empty() { held.nth(&key) } else { None };
             return Ok(Prepared::Joined(Acquired::joining(nth, held, self.options.on_lost)));
         }
-        let asked = Some(wall_clock());
-        let could_wait = !wait.is_zero();
-        let note = self.holder_note.as_deref();
-        // Keys with different numbers have none in common.
-        let permits = keys
-            .iter()
-            .map(|key| key.mode().permits())
-            .reduce(|one, other| one.filter(|_| one == other));
-        let permits = permits.flatten();
-        let token = Token::draft(label, &self.name, asked, could_wait, permits, note);
-        let (first, given) = match several.first() {
-            Some(first) => (first.clone(), Some(key)),
-            None => (key, None),
+        let first = several.first().unwrap_or(&key).clone();
+        let first_given = several.iter().position(|one| *one == key).unwrap_or(0);
+        let first_given = u8::try_from(first_given).expect("a lock has 128 keys at most");
+        let asked = Moment::now();
+        let mut ask = Ask {
+            first_given,
+            several: several.into(),
+            fenced: self.options.fenced,
+            min_hold: self.options.min_hold.unwrap_or_default().min(ttl),
+            until: (!wait.is_zero()).then(|| asked.after(wait)),
+            name: self.name.clone(),
+            label: Arc::clone(label),
+            asked_wall: Some(wall_clock()),
+            note: self.holder_note.as_deref().map(Box::from),
+            ..Ask::new(first, ttl, asked)
         };
-        let min_hold = self.options.min_hold.unwrap_or_default().min(ttl);
-        let mut request =
-            Request::new(first, token, ttl, Moment::now()).with(several, given, min_hold);
-        request.name = self.name.clone();
-        request.fenced = self.options.fenced;
-        request.until = (!wait.is_zero()).then(|| request.asked.after(wait));
+        // The first request does not wait, as a free lock needs no queue.
+        ask.only_if_free = ask.until.is_some() && ask.has_queue();
         let wanted = Wanted::new(&self.options, self.message.clone(), errors);
-        Ok(Prepared::ToAsk(manager, request, wanted))
+        Ok(Prepared::ToAsk(manager, Arc::new(ask), wanted))
     }
 }
 

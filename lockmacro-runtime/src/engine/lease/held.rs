@@ -21,6 +21,7 @@ use crate::engine::thread::timers::Enrolled;
 use crate::engine::token::acquisition::Acquisition;
 use crate::engine::{current, telemetry};
 use crate::protocol::answer::{Grant, Released};
+use crate::protocol::ask::Ask;
 use crate::protocol::request::Request;
 use crate::store::handle::Store;
 use crate::sys::random;
@@ -33,7 +34,6 @@ use crate::value::holder;
 use crate::value::key::LockKey;
 use crate::value::loss::{LossCause, Lost};
 use crate::value::mode::Mode;
-use crate::value::token::Token;
 
 mod renewal;
 
@@ -47,7 +47,7 @@ const TRAILING_MAX: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) manager: Arc<Core>,
-    pub(crate) request: Arc<Request>,
+    pub(crate) request: Request,
     state: Mutex<HeldState>,
     /// Until when a body may rely on the lock, which is looked at before each of its polls: a copy
     /// of [`Life::relied_until`], without the mutex.
@@ -57,8 +57,6 @@ pub(crate) struct Held {
     /// A block for each key, if the request asked for fences. Its own fence is the first.
     fences: Vec<FenceBlock>,
     since: Moment,
-    /// The label of this holder, where the token has the label of another one.
-    label: Option<Token>,
     /// The manager scope in which it was acquired, for work that another task does for the body.
     pub(crate) scope: Option<Arc<Manager>>,
     /// The span of the body.
@@ -68,9 +66,9 @@ pub(crate) struct Held {
 /// What changes while a lock is held.
 #[derive(Debug)]
 struct HeldState {
-    life: Life<Arc<Request>>,
+    life: Life<Request>,
     /// Present until the lock is released.
-    counted: Option<telemetry::HeldGauge<Arc<Request>>>,
+    counted: Option<telemetry::HeldGauge<Arc<Ask>>>,
     renewal: Option<Enrolled>,
     /// The caller in its queue, from which the lock may be passed on.
     caller: Option<InQueue>,
@@ -81,7 +79,7 @@ struct HeldState {
 /// A lock that leaves its holder.
 struct Leaving {
     /// `None` if the queue was told of a loss before.
-    end: Option<End<Arc<Request>>>,
+    end: Option<End<Request>>,
     caller: Option<InQueue>,
     acquisition: Option<Acquisition>,
 }
@@ -117,24 +115,27 @@ impl Held {
     /// Makes a held lock of a lock that a waiter has taken up.
     pub(crate) fn taken_up(
         mut taken_up: TakenUp,
-        waiter: &Request,
+        waiter: &Arc<Ask>,
         renewed_until: impl FnOnce(Moment) -> Option<Moment>,
     ) -> Result<Arc<Self>, LockError> {
         let now = Moment::now();
         let mut tenure = taken_up.tenure.clone();
         let kept_until = kept_beyond(&tenure, waiter.ttl, now);
-        let request = waiter.with_token_of(taken_up.acquisition.request(), kept_until);
-        let acquisition = taken_up.acquisition.give_to(Arc::new(request));
-        acquisition.request().granted(now);
+        let token = Arc::clone(&taken_up.acquisition.request().token);
+        if let Some(end) = kept_until {
+            token.note_kept_until(end);
+        }
+        let request = Request { ask: Arc::clone(waiter), token };
+        request.note_granted(now);
+        let acquisition = taken_up.acquisition.give_to(request.clone());
         let fences = tenure.fences.filter(|_| waiter.fenced);
         tenure.fences = fences.map_or(tenure.fences, FenceBlock::rest);
-        tenure.token = Arc::clone(acquisition.request());
+        tenure.token = request;
         let terms = terms(&acquisition, renewed_until(now));
         let life = Life::taken_up(tenure, terms, now, random::fraction());
         let fences = fences.into_iter().collect();
-        let label = Some(waiter.token.clone());
         let caller = taken_up.by.take();
-        Self::begin(acquisition, life, caller, fences, now, label)?.ok_or_else(unanswered)
+        Self::begin(acquisition, life, caller, fences, now)?.ok_or_else(unanswered)
     }
 
     /// Makes a held lock of a grant, and starts its renewal. `None` if the queue of `caller` has
@@ -146,31 +147,30 @@ impl Held {
         caller: Option<InQueue>,
     ) -> Result<Option<Arc<Self>>, LockError> {
         let Grant { sent, ttl, fences, .. } = grant;
-        let token = Arc::clone(acquisition.request());
+        let token = acquisition.request().clone();
         let rest = fences.first().copied().and_then(FenceBlock::rest);
         let terms = terms(&acquisition, renewed_until);
         let life = Life::granted(token, sent, ttl, rest, terms, Moment::now(), random::fraction());
-        Self::begin(acquisition, life, caller, fences, sent, None)
+        Self::begin(acquisition, life, caller, fences, sent)
     }
 
     /// Makes it known to the queue of `caller`, and starts its renewal, which is due at the moment
     /// beside the life. `None` if the queue has gone on with the token.
     fn begin(
         acquisition: Acquisition,
-        (life, due): (Life<Arc<Request>>, Option<Moment>),
+        (life, due): (Life<Request>, Option<Moment>),
         caller: Option<InQueue>,
         fences: Vec<FenceBlock>,
         since: Moment,
-        label: Option<Token>,
     ) -> Result<Option<Arc<Self>>, LockError> {
-        let request = Arc::clone(acquisition.request());
+        let request = acquisition.request().clone();
         let sent = life.sent();
         let relied_until = SharedMoment::new(life.relied_until());
         let held = Arc::new(Self {
             manager: Arc::clone(acquisition.manager()),
             state: Mutex::new(HeldState {
                 life,
-                counted: Some(telemetry::HeldGauge::new(Arc::clone(&request))),
+                counted: Some(telemetry::HeldGauge::new(Arc::clone(&request.ask))),
                 renewal: None,
                 // Before the queue knows the holder, because the queue uses the holder at once.
                 caller: caller.clone(),
@@ -180,9 +180,8 @@ impl Held {
             changed: Notify::new(),
             fences,
             since,
-            label,
             scope: current::here(),
-            span: telemetry::span(&request),
+            span: telemetry::span(&request.ask),
             request,
         });
         // Before the renewal, which may find the lock lost.
@@ -206,7 +205,7 @@ impl Held {
 
     /// Tells the life of an event, and carries out what follows for the queue and for those that
     /// wait for a loss.
-    fn on(&self, event: LifeEvent) -> LifeEffects<Arc<Request>> {
+    fn on(&self, event: LifeEvent) -> LifeEffects<Request> {
         let (effects, leaving) = {
             let mut state = self.state.lock();
             let mut effects = state.life.on(event, Moment::now());
@@ -215,7 +214,7 @@ impl Held {
             if let Some(sent) = effects.send
                 && sent.kind == CallKind::Extension
             {
-                self.request.renewed_until(sent.at.after(sent.ttl));
+                self.request.token.note_kept_until(sent.at.after(sent.ttl));
             }
             let leaving = effects.end.take().map(|end| {
                 let caller = state.caller.take();
@@ -246,7 +245,7 @@ impl Held {
 
     fn report_loss(&self, cause: Option<LossCause>) {
         if let Some(cause) = cause {
-            telemetry::lost(&self.request, &Lost::of(self.request.listed(), cause));
+            telemetry::lost(&self.request.ask, &Lost::of(self.request.ask.listed(), cause));
         }
     }
 
@@ -257,7 +256,7 @@ impl Held {
         if self.was_released() {
             return None;
         }
-        let stays = !self.request.keep(Moment::now()).is_zero();
+        let stays = !self.request.token.stays_for(Moment::now()).is_zero();
         let (end, caller, acquisition, renewal, counted) = {
             let mut state = self.state.lock();
             let effects = state.life.on(LifeEvent::Ends { stays }, Moment::now());
@@ -277,20 +276,20 @@ impl Held {
         self.changed.notify_waiters();
         self.report_loss(cause);
         drop(counted);
-        telemetry::released(&self.request, self.since);
-        let held = self.since.elapsed() + self.request.keep(Moment::now());
-        self.request.keys().iter().for_each(|key| self.manager.hold_times.note(key, held));
+        telemetry::released(&self.request.ask, self.since);
+        let held = self.since.elapsed() + self.request.token.stays_for(Moment::now());
+        self.request.ask.keys().iter().for_each(|key| self.manager.hold_times.note(key, held));
         ScopeGuard::into_inner(leaving).hand_over()
     }
 
     /// Index 0 of a single key; `None` when there are several keys.
     pub(crate) fn only(&self) -> Option<u8> {
-        (self.request.keys().len() == 1).then_some(0)
+        (self.request.ask.keys().len() == 1).then_some(0)
     }
 
     /// Index of `key` among the lock's keys. A lock has fewer than 256 keys.
     pub(crate) fn nth(&self, key: &LockKey) -> Option<u8> {
-        let nth = self.request.keys().binary_search(key).ok()?;
+        let nth = self.request.ask.keys().binary_search(key).ok()?;
         u8::try_from(nth).ok()
     }
 
@@ -301,7 +300,7 @@ impl Held {
 
     /// Checks that the holder may do under `key` what its mode needs.
     pub(crate) fn check_covers(&self, key: &LockKey) -> Result<(), LockError> {
-        let keys = self.request.keys();
+        let keys = self.request.ask.keys();
         let own = self.nth(key).and_then(|nth| keys.get(usize::from(nth)));
         if own.is_none_or(|own| own.mode().covers(key.mode())) {
             return Ok(());
@@ -326,7 +325,7 @@ impl Held {
     /// The check of a key's fence in a transaction, where a late writer is sure to be refused by
     /// it.
     pub(crate) fn fence_check(&self, nth: u8) -> Result<FenceCheck, LockError> {
-        let key = self.request.keys().get(usize::from(nth)).unwrap_or(&self.request.key);
+        let key = self.request.ask.keys().get(usize::from(nth)).unwrap_or(&self.request.ask.key);
         let refuse = |setting, detail: &str| {
             let detail = format!("the lock on `{}` {detail}", key.shown());
             Err(LockError::invalid(setting, detail))
@@ -343,7 +342,7 @@ impl Held {
             return refuse("fence", detail);
         };
         let noted = self.state.lock().life.note_fence_check();
-        noted.map_err(|cause| Lost::of(self.request.listed(), cause))?;
+        noted.map_err(|cause| Lost::of(self.request.ask.listed(), cause))?;
         self.manager.store.backend.fence_check(key, fence).ok_or_else(|| {
             let detail = "the lock is not in PostgreSQL: compare the fence where the data is, or \
                           `CALL` the procedure `record_fence` of a database";
@@ -360,7 +359,7 @@ impl Held {
             return Ok(until.since(now));
         }
         let left = self.on(LifeEvent::Time).left;
-        left.map_err(|cause| Lost::of(self.request.listed(), cause))
+        left.map_err(|cause| Lost::of(self.request.ask.listed(), cause))
     }
 
     pub(crate) fn was_released(&self) -> bool {
@@ -427,7 +426,7 @@ impl Held {
         }
         let all = &self.manager.trailing;
         let outside = &self.manager.trailing_outside;
-        let outside = (!self.request.has_queue()).then(|| outside.join(&self.request));
+        let outside = (!self.request.ask.has_queue()).then(|| outside.join(&self.request));
         let held = Arc::clone(self);
         let trailing = (all.join(), outside);
         // SentCall from the caller's task, so that the caller's next command on this connection is sent
@@ -457,10 +456,10 @@ impl Held {
         lost: Option<&Lost>,
     ) {
         match released {
-            Ok(Released::NotHeld) if lost.is_none() => telemetry::released_late(&self.request),
+            Ok(Released::NotHeld) if lost.is_none() => telemetry::released_late(&self.request.ask),
             Err(error) if lost.is_none() => {
                 let known = error.is_of_servers() && !self.manager.store.backend.is_news();
-                telemetry::release_unconfirmed(&self.request, &error, known);
+                telemetry::release_unconfirmed(&self.request.ask, &error, known);
             }
             _ => {}
         }
@@ -476,7 +475,7 @@ impl Held {
 /// Only a lock that was never held by a body has something left here.
 impl Drop for Held {
     fn drop(&mut self) {
-        let stays = !self.request.keep(Moment::now()).is_zero();
+        let stays = !self.request.token.stays_for(Moment::now()).is_zero();
         let state = self.state.get_mut();
         let Some(acquisition) = state.acquisition.take() else { return };
         let caller = state.caller.take();
@@ -487,14 +486,14 @@ impl Drop for Held {
 
 /// The terms of a lock that is held from now on.
 fn terms(acquisition: &Acquisition, renewed_until: Option<Moment>) -> Terms {
-    let ttl = acquisition.request().ttl;
+    let ttl = acquisition.request().ask.ttl;
     let has_several_nodes = acquisition.manager().store.facts.are_several;
     Terms { ttl, renewed_until, has_several_nodes }
 }
 
 impl LocalHolder for Held {
     fn shown(&self) -> holder::Holder {
-        self.label.as_ref().unwrap_or(&self.request.token).holder()
+        self.request.ask.holder()
     }
 
     fn ends(&self) -> Moment {

@@ -36,9 +36,9 @@ const PATIENCE: u32 = 6;
 /// A lock that nobody has taken up is then left to others for this many times as long.
 const REST: u32 = 3;
 
-/// The wish of a caller. Never changed.
-pub(crate) trait Ask {
-    /// The secret by which the store knows a holder.
+/// What a caller in the queue asks for. It never changes.
+pub(crate) trait QueuedAsk {
+    /// That by which the store knows a holder, with what has become of it.
     type Token: Clone + PartialEq;
 
     fn ttl(&self) -> Duration;
@@ -47,9 +47,6 @@ pub(crate) trait Ask {
 
     /// Whether the caller waits if the lock is busy.
     fn waits(&self) -> bool;
-
-    /// The token of the caller's own request.
-    fn own(&self) -> Self::Token;
 
     /// A token that was never sent.
     fn another(&self) -> Self::Token;
@@ -78,7 +75,7 @@ impl<T> Tenure<T> {
     /// - If the caller dies, the store keeps the lock no longer than the caller's ttl, or than the
     ///   confirm window if that is longer.
     /// - There is a fence for a caller that needs one.
-    fn can_serve(&self, ask: &impl Ask, now: Moment) -> bool {
+    fn can_serve(&self, ask: &impl QueuedAsk, now: Moment) -> bool {
         self.lasts(ask, now)
             && self.kept_until.since(now) <= ask.ttl().max(CONFIRM_WINDOW)
             && (!ask.is_fenced() || self.fences.is_some())
@@ -91,7 +88,7 @@ impl<T> Tenure<T> {
     }
 
     /// Whether enough of the lease is left for this caller.
-    fn lasts(&self, ask: &impl Ask, now: Moment) -> bool {
+    fn lasts(&self, ask: &impl QueuedAsk, now: Moment) -> bool {
         self.ends.since(now) >= least_lease(ask)
     }
 }
@@ -137,7 +134,7 @@ struct Waiter<A, W> {
 
 /// The queue of a key. `A` is what a caller asks for, `W` the waker of a caller.
 #[derive(Debug, Clone)]
-pub(crate) struct KeyQueue<A: Ask, W> {
+pub(crate) struct KeyQueue<A: QueuedAsk, W> {
     last: Ticket,
     waiters: VecDeque<Waiter<A, W>>,
     /// Number of first waiters that are taken to be asleep: the lock was offered to each of them,
@@ -222,12 +219,13 @@ pub(crate) enum Found<T> {
     Gone,
 }
 
-impl<A: Ask, W> KeyQueue<A, W> {
-    /// A caller arrives, maybe once more. If it asks the store itself, the queue goes on without it
-    /// at `until`.
+impl<A: QueuedAsk, W> KeyQueue<A, W> {
+    /// A caller arrives, maybe once more. If it asks the store itself, it does so with the token
+    /// `own`, and the queue goes on without it at `until`.
     pub(crate) fn arrive(
         &mut self,
         ask: A,
+        own: A::Token,
         is_again: bool,
         until: Moment,
     ) -> (Arrival, Effects<A::Token, W>) {
@@ -236,12 +234,12 @@ impl<A: Ask, W> KeyQueue<A, W> {
         // A caller that does not wait asks beside those that sleep.
         let before = if waits { 0 } else { self.asleep };
         let arrival = match &self.state {
-            State::Free if self.waiters.len() == before => self.asks(ask, until, None),
+            State::Free if self.waiters.len() == before => self.asks(ask, own, until, None),
             // Once only: in a process that acquires and releases all the time, such a caller would
             // never be answered.
             State::Releasing { token, behind } if self.waiters.len() == before && !is_again => {
                 let first = behind.as_ref().unwrap_or(token).clone();
-                self.asks(ask, until, Some(first))
+                self.asks(ask, own, until, Some(first))
             }
             State::Free | State::Releasing { .. } if waits => {
                 let ticket = self.enter(ask);
@@ -584,8 +582,13 @@ impl<A: Ask, W> KeyQueue<A, W> {
         if contended { releasing(behind) } else { self.retire(token, behind, out) }
     }
 
-    fn asks(&mut self, ask: A, until: Moment, behind: Option<A::Token>) -> Arrival {
-        let token = ask.own();
+    fn asks(
+        &mut self,
+        ask: A,
+        token: A::Token,
+        until: Moment,
+        behind: Option<A::Token>,
+    ) -> Arrival {
         let was_behind = behind.is_some();
         let by = self.enter(ask);
         let is_wanted = false;
@@ -643,7 +646,7 @@ fn releasing<T>(token: Option<T>) -> State<T> {
 }
 
 /// The shortest rest of a lease that is worth taking up.
-fn least_lease(ask: &impl Ask) -> Duration {
+fn least_lease(ask: &impl QueuedAsk) -> Duration {
     ask.ttl().min(CONFIRM_WINDOW) / 2
 }
 
@@ -652,7 +655,7 @@ fn longest_patience() -> Duration {
     TAKE_UP * 2_u32.pow(PATIENCE - 1)
 }
 
-impl<A: Ask, W> Default for KeyQueue<A, W> {
+impl<A: QueuedAsk, W> Default for KeyQueue<A, W> {
     fn default() -> Self {
         let last = 0;
         let waiters = VecDeque::new();

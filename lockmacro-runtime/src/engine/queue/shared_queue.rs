@@ -10,13 +10,15 @@ use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 
 use crate::engine::core::Core;
-use crate::engine::queue::key_queue::{self, Ask, Effects, Event, KeyQueue, Ticket};
+use crate::engine::queue::key_queue::{self, Effects, Event, KeyQueue, QueuedAsk, Ticket};
 use crate::engine::telemetry::Behind;
 use crate::engine::thread::timers::Enrolled;
 use crate::engine::token::acquisition::{Acquisition, Refusal};
 use crate::engine::token::in_flight::{InFlightGuard, TokenOwner};
 use crate::protocol::answer::{Queueing, Released};
+use crate::protocol::ask::Ask;
 use crate::protocol::request::Request;
+use crate::protocol::token::TokenState;
 use crate::reuse::Noted;
 use crate::sys::random::secret;
 use crate::sys::sync::Mutex;
@@ -45,8 +47,8 @@ pub(crate) trait LocalHolder: fmt::Debug + Send + Sync {
     fn remaining_lease(&self) -> Option<Duration>;
 }
 
-impl Ask for Arc<Request> {
-    type Token = Self;
+impl QueuedAsk for Arc<Ask> {
+    type Token = Request;
 
     fn ttl(&self) -> Duration {
         self.ttl
@@ -60,19 +62,17 @@ impl Ask for Arc<Request> {
         self.until.is_some()
     }
 
-    fn own(&self) -> Self {
-        Self::clone(self)
-    }
-
-    fn another(&self) -> Self {
-        Self::new(self.for_the_queue(secret().ok(), Moment::now()))
+    fn another(&self) -> Request {
+        // Without random bits it is not sent.
+        let token = self.token(secret().unwrap_or_default());
+        Request { ask: Self::clone(self), token: Arc::new(TokenState::of_queue(token)) }
     }
 }
 
 /// What the process has at the store, and may pass on.
-pub(crate) type KeyTenure = key_queue::Tenure<Arc<Request>>;
+pub(crate) type KeyTenure = key_queue::Tenure<Request>;
 
-type Caused = Effects<Arc<Request>, Waker>;
+type Caused = Effects<Request, Waker>;
 
 /// The queue of one key.
 pub(crate) struct SharedQueue {
@@ -87,7 +87,7 @@ pub(crate) struct SharedQueue {
 
 #[derive(Debug, Default)]
 struct QueueState {
-    queue: KeyQueue<Arc<Request>, Waker>,
+    queue: KeyQueue<Arc<Ask>, Waker>,
     /// The last answer to the queue's request.
     last: Option<Result<Contended, LockError>>,
     /// When the last own request of a caller was sent that was answered: another holder has the
@@ -96,13 +96,13 @@ struct QueueState {
     /// Callers up to this one were sent away with this error.
     sent_away: Option<(Ticket, LockError)>,
     /// The queue's request. Dropping the sender withdraws it.
-    asked: Option<(Arc<Request>, oneshot::Sender<()>)>,
+    asked: Option<(Request, oneshot::Sender<()>)>,
     /// The token of the lock that is offered.
     offered: Option<Acquisition>,
     holder: Option<Weak<dyn LocalHolder>>,
     /// The last holder of this process that ended while others waited, and whether it passed its
     /// lock on: with the feature `metrics`.
-    before: Option<(Arc<Request>, bool)>,
+    before: Option<(Arc<Ask>, bool)>,
     /// What is known of the last value of a holder.
     noted: Noted,
     /// When a holder of this process last ended.
@@ -114,7 +114,7 @@ struct QueueState {
 }
 
 impl QueueState {
-    fn note_ended(&mut self, holder: &Arc<Request>, passes: bool) {
+    fn note_ended(&mut self, holder: &Arc<Ask>, passes: bool) {
         if cfg!(feature = "metrics") && self.queue.count() > 0 {
             self.before = Some((Arc::clone(holder), passes));
         }
@@ -155,7 +155,7 @@ impl Contended {
 
 /// A request of the queue, to be sent.
 struct ToSend {
-    question: Arc<Request>,
+    question: Request,
     /// The token's acquisition, if it was sent before.
     acquisition: Option<Acquisition>,
     /// Counts the token from here on: a caller that has sent it no longer does.
@@ -178,7 +178,7 @@ struct Left {
     /// Its acquisition is released along with a request.
     reported: Option<oneshot::Receiver<Result<Released, LockError>>>,
     /// The token to be released, if nobody has taken care of it.
-    release: Option<Arc<Request>>,
+    release: Option<Request>,
 }
 
 impl SharedQueue {
@@ -262,7 +262,7 @@ impl SharedQueue {
     fn on(
         self: &Arc<Self>,
         acquisition: Option<Acquisition>,
-        change: impl FnOnce(&mut QueueState) -> Event<Arc<Request>>,
+        change: impl FnOnce(&mut QueueState) -> Event<Request>,
     ) -> Left {
         let (_, left) = self.with(acquisition, |state| {
             let event = change(state);
@@ -290,7 +290,7 @@ impl SharedQueue {
 
     /// The queue's request waits: another holder has the lock, with this number of processes before
     /// this one.
-    fn contended(self: &Arc<Self>, asked: &Arc<Request>, holder: &Holder, ahead: u32) {
+    fn contended(self: &Arc<Self>, asked: &Request, holder: &Holder, ahead: u32) {
         self.on(None, |state| {
             state.last = Some(Ok(Contended::of(holder, ahead)));
             Event::Answered { token: asked.clone(), contended: true }
@@ -302,7 +302,7 @@ impl SharedQueue {
 
     /// It is not known whether another holder has the lock: there was no answer, or `holder` may
     /// not have it.
-    fn unanswered_by(self: &Arc<Self>, asked: &Arc<Request>, last: Result<&Holder, LockError>) {
+    fn unanswered_by(self: &Arc<Self>, asked: &Request, last: Result<&Holder, LockError>) {
         self.on(None, |state| {
             state.last = Some(last.map(|holder| Contended::of(holder, 0)));
             Event::Answered { token: asked.clone(), contended: false }
@@ -310,7 +310,7 @@ impl SharedQueue {
     }
 
     /// A release of the token was sent while it was asked for.
-    fn spent(self: &Arc<Self>, asked: Arc<Request>) {
+    fn spent(self: &Arc<Self>, asked: Request) {
         self.on(None, |state| {
             state.asked.take_if(|(question, _)| *question == asked);
             Event::Spent(asked)
@@ -328,7 +328,7 @@ impl SharedQueue {
 
     /// The store refuses the queue's request for good. All waiters are sent away, or those that
     /// need the fence that there is not, or the first one if too few replicas had its lock.
-    fn refused(self: &Arc<Self>, asked: &Arc<Request>, error: LockError) {
+    fn refused(self: &Arc<Self>, asked: &Request, error: LockError) {
         let for_fences = error.is_of_fences();
         self.on(None, |state| {
             // An answer to an earlier question says nothing to those who wait now.
@@ -410,7 +410,7 @@ impl SharedQueue {
             // A holder is known a moment after it has the lock.
             held.as_ref().map(|held| (held.shown(), Some(held.kept_until()))).unwrap_or_default()
         } else if let Some(tenure) = state.queue.offered() {
-            (tenure.token.token.holder(), Some(tenure.kept_until))
+            (tenure.token.ask.holder(), Some(tenure.kept_until))
         } else {
             match &state.last {
                 Some(Ok(Contended { holder, until, .. })) => (holder.clone(), *until),
@@ -423,7 +423,7 @@ impl SharedQueue {
 }
 
 impl TokenOwner for SharedQueue {
-    fn gone(self: Arc<Self>, request: &Arc<Request>) {
+    fn gone(self: Arc<Self>, request: &Request) {
         self.with(None, |state| {
             state.queue.released(request);
             ((), Effects::default())
@@ -436,7 +436,7 @@ impl Left {
     /// The request for `question`. `retired` is the token of an offer that has ended.
     fn request_for(
         &mut self,
-        question: Arc<Request>,
+        question: Request,
         retired: Option<Acquisition>,
         withdrawn: oneshot::Receiver<()>,
         guard: InFlightGuard,

@@ -131,14 +131,14 @@ impl Background {
     }
 
     /// Releases a dropped lock, see [`Cleanup`]. `guard` is dropped when the lock was released.
-    pub(crate) fn clean_up(&self, request: Arc<Request>, guard: InFlightGuard) {
+    pub(crate) fn clean_up(&self, request: Request, guard: InFlightGuard) {
         // The lock is that of the parent process, which goes on with it.
         if self.is_forked() {
             return;
         }
-        let Some(dropped) = self.cleanup.take(Arc::clone(&request), guard) else { return };
+        let Some(dropped) = self.cleanup.take(request.clone(), guard) else { return };
         if let Err(error) = self.spawn(move |store| dropped.release(store)) {
-            let key = request.listed();
+            let key = request.ask.listed();
             tracing::error!(%key, %error, "dropped lock not released: it ends with its ttl");
         }
     }

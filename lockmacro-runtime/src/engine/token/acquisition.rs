@@ -7,8 +7,10 @@ use std::time::Duration;
 use crate::engine::core::Core;
 use crate::engine::token::in_flight::{InFlightGuard, TokenOwner};
 use crate::protocol::answer::{Answer, Contention, Failed, Grant, Queueing, Released};
+use crate::protocol::ask::Ask;
 use crate::protocol::request::Request;
 use crate::store::handle::Store;
+use crate::sys::random::secret;
 use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::holder::Holder;
@@ -21,7 +23,7 @@ pub(crate) const PAUSE: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(crate) struct Acquisition {
     manager: Arc<Core>,
-    request: Arc<Request>,
+    request: Request,
     /// Counts it as in flight, because there may be something to release.
     guard: Option<InFlightGuard>,
 }
@@ -33,16 +35,22 @@ pub(crate) enum Refusal {
     Failed(LockError),
 }
 
+/// The request of a caller, with a token of its own.
+pub(crate) fn drawn(ask: &Arc<Ask>) -> Result<Request, LockError> {
+    let random = secret().map_err(LockError::no_random)?;
+    Ok(Request::new(Arc::clone(ask), ask.token(random)))
+}
+
 impl Acquisition {
     /// The acquisition of a token that may be sent from here on. `guard` counts it as in flight.
     /// `owner`: the queue, if it is in one.
     pub(crate) fn new(
         mut guard: InFlightGuard,
         manager: Arc<Core>,
-        request: Arc<Request>,
+        request: Request,
         owner: Option<Arc<dyn TokenOwner>>,
     ) -> Self {
-        guard.owner = owner.map(|owner| (owner, Arc::clone(&request)));
+        guard.owner = owner.map(|owner| (owner, request.clone()));
         Self { manager, request, guard: Some(guard) }
     }
 
@@ -50,7 +58,7 @@ impl Acquisition {
         &self.manager
     }
 
-    pub(crate) fn request(&self) -> &Arc<Request> {
+    pub(crate) fn request(&self) -> &Request {
         &self.request
     }
 
@@ -58,14 +66,14 @@ impl Acquisition {
     /// After an error, dropping the acquisition releases the lock in the background.
     pub(crate) async fn release_at(&mut self, store: &Store) -> Result<Released, LockError> {
         let found = store.release(&self.request).await?;
-        if self.request.applied().is_known() {
+        if self.request.token.applied().is_known() {
             self.guard = None;
         }
         Ok(found)
     }
 
-    /// Takes the token out, for another request with the same token.
-    pub(crate) fn give_to(&mut self, request: Arc<Request>) -> Self {
+    /// Takes the token out, for the request of its next owner.
+    pub(crate) fn give_to(&mut self, request: Request) -> Self {
         Self { manager: Arc::clone(&self.manager), request, guard: self.guard.take() }
     }
 
@@ -78,27 +86,27 @@ impl Acquisition {
     pub(crate) fn take_answer(&mut self, answer: Result<Answer, Failed>) -> Result<Grant, Refusal> {
         match answer {
             Ok(Answer::Granted(grant)) => {
-                self.request.granted(grant.at);
-                self.request.set_applied(grant.earlier.and(Applied::Yes));
+                self.request.note_granted(grant.at);
+                self.request.token.set_applied(grant.earlier.and(Applied::Yes));
                 Ok(grant)
             }
             Ok(Answer::Contended(Contention { nth, holder, queue, earlier, .. })) => {
                 let is_queued = matches!(queue, Queueing::Behind(_));
-                self.request.set_applied(if is_queued {
+                self.request.token.set_applied(if is_queued {
                     earlier.and(Applied::Yes)
                 } else {
                     earlier
                 });
-                let key = self.request.keys().get(nth).unwrap_or(&self.request.key).clone();
+                let key = self.request.ask.keys().get(nth).unwrap_or(&self.request.ask.key).clone();
                 // A waiter whose wait is over leaves the queue when the acquisition is dropped. A
                 // node of a Redlock may hold an earlier one of several keys although it has not
                 // answered.
-                self.forget_unless(!self.request.applied().is_known() || is_queued);
+                self.forget_unless(!self.request.token.applied().is_known() || is_queued);
                 Err(Refusal::Contended { key, holder, queue })
             }
             Ok(Answer::Stale(reported)) => self.take_answer(*reported),
             Err(Failed { error, applied }) => {
-                self.request.set_applied(applied);
+                self.request.token.set_applied(applied);
                 self.forget_unless(applied.may_be());
                 Err(Refusal::Failed(error))
             }
@@ -118,9 +126,9 @@ impl Drop for Acquisition {
         // Of several keys, some may be held, or a part may be in a queue, although no request for
         // the other keys was sent.
         if let Some(guard) = self.guard.take()
-            && (self.request.applied().may_be() || !self.request.several().is_empty())
+            && (self.request.token.applied().may_be() || !self.request.ask.several.is_empty())
         {
-            self.manager.background.clean_up(Arc::clone(&self.request), guard);
+            self.manager.background.clean_up(self.request.clone(), guard);
         }
     }
 }

@@ -89,12 +89,12 @@ impl Cleanup {
     /// many. `guard` is dropped when the lock was released.
     pub(crate) fn take(
         self: &Arc<Self>,
-        request: Arc<Request>,
+        request: Request,
         guard: InFlightGuard,
     ) -> Option<DroppedLock> {
         if self.locks.count() >= self.max_locks {
             if self.left.fetch_add(1, Ordering::Relaxed) == 0 {
-                let key = request.listed();
+                let key = request.ask.listed();
                 tracing::warn!(%key, "too many dropped locks: this one and more end by ttl");
             }
             return None;
@@ -141,7 +141,7 @@ impl Cleanup {
 #[derive(Debug)]
 pub(crate) struct DroppedLock {
     cleanup: Arc<Cleanup>,
-    request: Arc<Request>,
+    request: Request,
     /// Counts the lock as in flight, until it was released.
     guard: Option<InFlightGuard>,
     /// The first release is not over.
@@ -175,8 +175,9 @@ impl DroppedLock {
 
     async fn retry_release(&mut self, store: &Store) {
         // A later grant to the token of a waiter is noticed.
-        let bits = self.request.token.bits();
-        let subscriptions = store.backend.subscriptions().filter(|_| self.request.waits());
+        let bits = self.request.token.secret.bits();
+        let subscriptions =
+            store.backend.subscriptions().filter(|_| self.request.token.was_queued());
         let abandoned = subscriptions.map(|all| all.abandon(bits));
         loop {
             let released = self.try_once(store).await;
@@ -210,12 +211,12 @@ impl DroppedLock {
     /// longer counts as in flight.
     fn next(&mut self, store: &Store, released: &Result<Released, LockError>) -> Option<Duration> {
         // A node of a Redlock may have a token, and may be back soon.
-        let is_doubtful = self.request.is_doubtful();
+        let is_doubtful = self.request.token.is_doubtful();
         if released.is_ok() && !is_doubtful {
             self.guard = None;
         }
         let error = match released {
-            Ok(_) if self.request.applied().is_known() => return None,
+            Ok(_) if self.request.token.applied().is_known() => return None,
             Ok(_) if is_doubtful => {
                 if self.times >= DOUBTFUL_TRIES {
                     self.guard = None;
@@ -306,7 +307,7 @@ fn unanswered() -> LockError {
 
 /// Logs that a lock is not released and ends with its ttl.
 fn log_left(store: &Store, request: &Request, error: &LockError) {
-    let key = request.listed();
+    let key = request.ask.listed();
     if error.is_of_servers() && !store.backend.is_news() {
         tracing::debug!(%key, %error, "dropped lock not released: it ends with its ttl")
     } else {
@@ -332,22 +333,21 @@ mod tests {
     use tokio::time::{advance, sleep};
 
     use super::*;
+    use crate::protocol::ask::Ask;
     use crate::store::memory::Memory;
     use crate::store::redis::store::Redis;
     use crate::store::redlock::attempts::Attempts;
     use crate::value::applied::Applied;
-    use crate::value::token::Token;
 
     const HOUR: Duration = Duration::from_secs(60 * 60);
 
     /// A request that may still be in flight.
-    fn request(key: impl ToString) -> Arc<Request> {
+    fn request(key: impl ToString) -> Request {
         request_for(HOUR, key)
     }
 
-    fn request_for(ttl: Duration, key: impl ToString) -> Arc<Request> {
-        let token = Token::new("test", "", "").unwrap();
-        Arc::new(Request::new(key.to_string().into(), token, ttl, Moment::now()))
+    fn request_for(ttl: Duration, key: impl ToString) -> Request {
+        Request::of(Ask::new(key.to_string().into(), ttl, Moment::now()))
     }
 
     fn memory() -> (Memory, Store) {
@@ -396,8 +396,8 @@ mod tests {
         }
 
         /// Returns whether there was room for the lock.
-        fn add(&mut self, request: &Arc<Request>) -> bool {
-            let dropped = self.cleanup.take(Arc::clone(request), self.in_flight.join());
+        fn add(&mut self, request: &Request) -> bool {
+            let dropped = self.cleanup.take(request.clone(), self.in_flight.join());
             let has_room = dropped.is_some();
             if let Some(dropped) = dropped {
                 self.tasks.spawn(dropped.release(self.store.clone()));
@@ -521,7 +521,7 @@ mod tests {
         sleep(Duration::from_millis(10)).await;
         let (memory, store) = memory();
         let held = request("held");
-        held.set_applied(Applied::Yes);
+        held.token.set_applied(Applied::Yes);
         memory.ask(&held, None).unwrap();
         running.store = store;
         running.add(&held);
@@ -542,7 +542,7 @@ mod tests {
         running.finish().await;
     }
 
-    fn dropped(request: Arc<Request>) -> DroppedLock {
+    fn dropped(request: Request) -> DroppedLock {
         let cleanup = Arc::new(Cleanup::default());
         cleanup.take(request, Arc::<InFlight>::default().join()).expect("there is room")
     }
@@ -562,11 +562,11 @@ mod tests {
     #[test]
     fn a_lock_is_released_until_the_last_node_has_answered() {
         let request = request("order:1");
-        request.set_applied(Applied::No);
+        request.token.set_applied(Applied::No);
         let attempts = request.attempts::<Attempts>();
-        let vote = attempts.note_sent(2, attempts.begin(), (7, request.ttl)).unwrap();
+        let vote = attempts.note_sent(2, attempts.begin(), (7, request.ask.ttl)).unwrap();
         vote.answered(Applied::Yes);
-        let mut dropped = dropped(Arc::clone(&request));
+        let mut dropped = dropped(request.clone());
         let again = |dropped: &mut DroppedLock| dropped.next(&memory().1, &Ok(Released::Held));
         for nth in 1..4 * MAX_RELEASES {
             dropped.times += 1;

@@ -41,23 +41,23 @@ impl InFlight {
 /// The releases in flight that no caller waits for, of locks that belong to no queue.
 #[derive(Debug, Default)]
 pub(crate) struct Trailing {
-    requests: Mutex<Vec<Arc<Request>>>,
+    requests: Mutex<Vec<Request>>,
     ended: Notify,
 }
 
 impl Trailing {
     /// Notes a release, until the result is dropped.
-    pub(crate) fn join(self: &Arc<Self>, request: &Arc<Request>) -> impl Send + use<> {
-        self.requests.lock().push(Arc::clone(request));
-        guard((Arc::clone(self), Arc::clone(request)), |(all, request)| {
-            all.requests.lock().retain(|other| !Arc::ptr_eq(other, &request));
+    pub(crate) fn join(self: &Arc<Self>, request: &Request) -> impl Send + use<> {
+        self.requests.lock().push(request.clone());
+        guard((Arc::clone(self), request.clone()), |(all, request)| {
+            all.requests.lock().retain(|other| *other != request);
             all.ended.notify_waiters();
         })
     }
 
     /// Waits until no release of `key` is in flight; `false` where one still is after `longest`.
     pub(crate) async fn over(&self, key: &LockKey, longest: Duration) -> bool {
-        let has = |request: &Arc<Request>| request.keys().contains(key);
+        let has = |request: &Request| request.ask.keys().contains(key);
         let over = until(&self.ended, || (!self.requests.lock().iter().any(has)).then_some(()));
         timeout(longest, over).await.is_ok()
     }
@@ -66,7 +66,7 @@ impl Trailing {
 /// The owner of a token, to which the end of the token is reported.
 pub(crate) trait TokenOwner: fmt::Debug + Send + Sync {
     /// Nothing is left of the token of `request`, or it is left to its ttl.
-    fn gone(self: Arc<Self>, request: &Arc<Request>);
+    fn gone(self: Arc<Self>, request: &Request);
 }
 
 /// Counts one lock, from before its request is sent until it is known to be released.
@@ -74,7 +74,7 @@ pub(crate) trait TokenOwner: fmt::Debug + Send + Sync {
 pub(crate) struct InFlightGuard {
     all: Arc<InFlight>,
     /// The owner of its token, to which the drop of this is reported.
-    pub(crate) owner: Option<(Arc<dyn TokenOwner>, Arc<Request>)>,
+    pub(crate) owner: Option<(Arc<dyn TokenOwner>, Request)>,
 }
 
 impl Drop for InFlightGuard {

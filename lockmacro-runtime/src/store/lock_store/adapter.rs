@@ -10,6 +10,7 @@ use futures_util::future::select;
 use tokio::time::{sleep_until, timeout};
 
 use crate::protocol::answer::{Answer, Contention, Failed, Queueing, Released, StoreFuture};
+use crate::protocol::ask::Ask;
 use crate::protocol::request::Request;
 use crate::store::backend::{Backend, Facts, RenewKind, ServerHealth, Wait};
 use crate::store::lock_store::contract::LockStore;
@@ -114,8 +115,8 @@ impl<S: LockStore> Adapter<S> {
         let until = Instant::now() + wait.min(FOR_EVER);
         let longest = self.about.limits.longest_pause.max(FIRST_PAUSE);
         let mut pauses = Backoff::growing(FIRST_PAUSE, longest, GROWTH);
-        let mut earlier = request.applied_before();
-        let key = request.key.as_str();
+        let mut earlier = request.token.applied_before();
+        let key = request.ask.key.as_str();
         let mut rest = self.about.rests.rest(key, Instant::now());
         if let Some(rest) = rest {
             let end = until.min(Instant::now() + rest);
@@ -137,12 +138,12 @@ impl<S: LockStore> Adapter<S> {
             }
             let Answer::Contended(contention) = reply else { return Ok(reply.after(earlier)) };
             // Nothing is in flight now, and another token has the key.
-            request.set_applied(earlier);
+            request.token.set_applied(earlier);
             if is_over {
                 let queue = Queueing::Behind(0);
                 return Ok(Answer::Contended(Contention { queue, earlier, ..contention }));
             }
-            request.contended(&contention.holder, 0);
+            request.ask.events().contended(&contention.holder, 0);
             // A lease that should be over may take the store a while to end.
             let left = contention.holder.free_within.filter(|left| !left.is_zero());
             let end_of_lease = left.map_or(longest, |left| left + AFTER_HINT);
@@ -236,15 +237,15 @@ impl<S: LockStore> Adapter<S> {
     async fn release_one(&self, request: &Request) -> Result<Released, LockError> {
         let mut retry = Retry::new(Budget::brief(self.timeout));
         let release = |budget, _| {
-            let held = HeldKey::new(request.key.as_str(), request.token.expose());
-            let keep = self.about.limits.rounded(request.keep(Moment::now()));
+            let held = HeldKey::new(request.ask.key.as_str(), request.token.secret.expose());
+            let keep = self.about.limits.rounded(request.token.stays_for(Moment::now()));
             self.answered(self.store.release(held, keep), budget)
         };
         let was_held = retry.repeat(release).await;
-        if request.was_awaited() {
-            self.about.rests.turn_ended(request.key.as_str(), Instant::now());
+        if request.token.was_awaited() {
+            self.about.rests.turn_ended(request.ask.key.as_str(), Instant::now());
         }
-        let was_held = was_held.map_err(|error| error.into_error(&request.key))?;
+        let was_held = was_held.map_err(|error| error.into_error(&request.ask.key))?;
         Ok(Released::of(was_held, retry.earlier))
     }
 
@@ -253,10 +254,10 @@ impl<S: LockStore> Adapter<S> {
         if ttl > self.about.limits.longest_usable() {
             self.check_ttl("ttl", ttl)?;
         }
-        let held = HeldKey::new(request.key.as_str(), request.token.expose());
+        let held = HeldKey::new(request.ask.key.as_str(), request.token.secret.expose());
         let asked = self.store.renew(held, self.about.limits.usable(ttl));
         let answer = self.answered(asked, Budget::brief(self.timeout)).await;
-        answer.map_err(|error| error.into_error(&request.key))
+        answer.map_err(|error| error.into_error(&request.ask.key))
     }
 }
 
@@ -296,7 +297,7 @@ impl<S: LockStore> Backend for Adapter<S> {
 
     fn ask(
         self: Arc<Self>,
-        request: Arc<Request>,
+        request: Request,
         patience: Wait,
     ) -> StoreFuture<'static, Result<Answer, Failed>> {
         Box::pin(async move {
@@ -337,17 +338,17 @@ impl<S: LockStore> Backend for Adapter<S> {
         self.about.monitor.is_news()
     }
 
-    fn check_request(&self, request: &Request) -> Result<(), LockError> {
-        let mut modes = request.keys().iter().map(LockKey::mode);
+    fn check_ask(&self, ask: &Ask) -> Result<(), LockError> {
+        let mut modes = ask.keys().iter().map(LockKey::mode);
         if let Some(mode) = modes.find(|mode| !mode.is_exclusive()) {
             let setting = if mode == Mode::Shared { "shared" } else { "permits" };
             let detail = "has exclusive locks only: use Redis or PostgreSQL for it";
             return Err(self.refusal(setting, detail));
         }
-        if request.fenced && !self.about.limits.has_fences {
+        if ask.fenced && !self.about.limits.has_fences {
             return Err(self.refusal("fence", "has no fences: use a store that numbers its grants"));
         }
-        self.check_ttl("ttl", request.ttl)
+        self.check_ttl("ttl", ask.ttl)
     }
 
     fn close(&self) {
@@ -358,13 +359,13 @@ impl<S: LockStore> Backend for Adapter<S> {
 impl<S: LockStore> RemoteStore for Adapter<S> {
     async fn ask_once(&self, request: &Request, budget: Budget, _: Applied) -> Asked {
         // Read once: a waiter that needs a fence may join meanwhile.
-        let is_fenced = request.is_fenced();
-        let ttl = self.about.limits.usable(request.ttl);
-        let ask = AcquireRequest::new(request.key.as_str(), request.token.expose(), ttl);
+        let is_fenced = request.ask.needs_fence_now();
+        let ttl = self.about.limits.usable(request.ask.ttl);
+        let ask = AcquireRequest::new(request.ask.key.as_str(), request.token.secret.expose(), ttl);
         // Since when the lease counts.
         let sent = Moment::now();
         // From here on a caller that is dropped may leave the token in the store.
-        request.set_applied(Applied::Unknown);
+        request.token.set_applied(Applied::Unknown);
         let asked = self.store.acquire(ask.with_fence(is_fenced));
         match self.answered(asked, budget).await? {
             Outcome::Granted { fence, ttl: given } => {
@@ -373,8 +374,8 @@ impl<S: LockStore> RemoteStore for Adapter<S> {
                     let detail = format!("a ttl of {given:?}, where {ttl:?} was asked");
                     return Err(self.unexpected(detail));
                 }
-                if given > request.ttl {
-                    request.renewed_until(Moment::now().after(given));
+                if given > request.ask.ttl {
+                    request.token.note_kept_until(Moment::now().after(given));
                 }
                 let fences = is_fenced.then(|| self.fence(fence)).transpose()?;
                 Ok(Answer::granted(request, sent, fences.into_iter().collect()))

@@ -42,7 +42,7 @@ impl Backend for Postgres {
 
     fn ask(
         self: Arc<Self>,
-        request: Arc<Request>,
+        request: Request,
         wait: Wait,
     ) -> StoreFuture<'static, Result<Answer, Failed>> {
         remote::wait::ask(self, request, wait)

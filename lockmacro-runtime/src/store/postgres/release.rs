@@ -21,17 +21,17 @@ impl Postgres {
     pub(super) async fn release_all(&self, request: &Request) -> Result<Released, LockError> {
         let pool = Arc::clone(&self.pool);
         let budget = Budget::brief(self.timeout);
-        let keys: Vec<_> = request.keys().iter().map(|key| stored(key).into_owned()).collect();
-        let token = request.token.expose().to_owned();
-        let keep = millis(request.keep(Moment::now()));
-        let link = Pool::link_of(request.key.as_str());
+        let keys: Vec<_> = request.ask.keys().iter().map(|key| stored(key).into_owned()).collect();
+        let token = request.token.secret.expose().to_owned();
+        let keep = millis(request.token.stays_for(Moment::now()));
+        let link = Pool::link_of(request.ask.key.as_str());
         let releasing = pool.releases.subscribe();
         let task = spawn(async move {
             let _releasing = releasing;
             release(&pool, link, values![keys, token, keep], budget).await
         });
         let released = task.await.unwrap_or_else(|_| Err(RemoteError::unanswered()));
-        released.map_err(|error| error.into_error(&request.key))
+        released.map_err(|error| error.into_error(&request.ask.key))
     }
 }
 

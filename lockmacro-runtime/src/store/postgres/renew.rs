@@ -33,13 +33,13 @@ impl Postgres {
         let may_wait = matches!(how, RenewKind::Acknowledged { .. });
         let left =
             if let RenewKind::Acknowledged { left, .. } = how { left } else { Duration::ZERO };
-        let batch = self.renewals.beside(request.ttl, may_wait);
+        let batch = self.renewals.beside(request.ask.ttl, may_wait);
         let timeout = self.timeout;
         // Those before it may just have been sent.
         let until = Instant::now() + 2 * batch.longest;
         let send = |key| {
             let key = stored(key).into_owned();
-            let token = request.token.expose().to_owned();
+            let token = request.token.secret.expose().to_owned();
             let pool = Arc::clone(&self.pool);
             let paced = Arc::clone(batch);
             let call = move |renewals, lane| {
@@ -47,12 +47,12 @@ impl Postgres {
             };
             batch.send((key, token, millis(ttl)), Instant::now() + left, call)
         };
-        let answers: Vec<_> = request.keys().iter().map(send).collect();
+        let answers: Vec<_> = request.ask.keys().iter().map(send).collect();
         let mut held = true;
         for answer in answers {
             let answer = timeout_at(until, answer).await.ok().and_then(Result::ok);
             let answer = answer.unwrap_or_else(|| Err(RemoteError::unanswered()));
-            held &= answer.map_err(|error| error.into_error(&request.key))?;
+            held &= answer.map_err(|error| error.into_error(&request.ask.key))?;
         }
         Ok(held)
     }

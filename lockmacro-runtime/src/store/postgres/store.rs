@@ -139,22 +139,22 @@ impl Postgres {
         subscription: Option<&Subscription>,
         budget: Budget,
     ) -> Result<(Answer, SentRequest), RemoteError> {
-        let keys: Vec<_> = request.keys().iter().map(stored).collect();
+        let keys: Vec<_> = request.ask.keys().iter().map(stored).collect();
         let holders: Vec<_> =
-            request.keys().iter().map(|key| key.mode().limit().cast_signed()).collect();
-        let ttl = millis(request.ttl);
+            request.ask.keys().iter().map(|key| key.mode().limit().cast_signed()).collect();
+        let ttl = millis(request.ask.ttl);
         let waits = millis(WAITER_TTL);
         let id = subscription.map(Subscription::next_id);
         let channel = subscription.map(|_| &self.pool.channel);
-        let callers = i32::try_from(request.events().callers()).unwrap_or(i32::MAX);
-        let token = request.token.expose();
-        let fenced = request.is_fenced();
+        let callers = i32::try_from(request.ask.events().callers()).unwrap_or(i32::MAX);
+        let token = request.token.secret.expose();
+        let fenced = request.ask.needs_fence_now();
         let values = values![keys, token, ttl, holders, fenced, id, channel, callers, waits];
         // Before the request, as the lease counts from here.
         let sent = Moment::now();
         // From here on the server may have the token, whatever becomes of this future.
-        request.set_applied(Applied::Unknown);
-        let link = Pool::link_of(request.key.as_str());
+        request.token.set_applied(Applied::Unknown);
+        let link = Pool::link_of(request.ask.key.as_str());
         let row = self.pool.call_in_time(link, "ask", values, budget).await?;
         self.pool.clock.note(column::<i64>(&row, 4)?.cast_unsigned());
         if column::<Option<i32>>(&row, 0)? == Some(TOO_LATE) {

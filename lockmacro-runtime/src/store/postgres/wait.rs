@@ -19,14 +19,14 @@ use crate::value::limits::WAITER_TTL;
 
 impl KeyQueues for Postgres {
     fn subscribe(&self, request: &Request) -> Subscription {
-        self.pool.subscriptions.join(0, request.token.bits())
+        self.pool.subscriptions.join(0, request.token.secret.bits())
     }
 
     /// In one statement for all of a process. A request takes the row of its key: a thousand
     /// waiters that ask every two seconds would leave it no time for those that hand the lock on.
     async fn keep_place(&self, request: &Request) -> bool {
-        let key = stored(&request.key).into_owned();
-        let token = request.token.expose().to_owned();
+        let key = stored(&request.ask.key).into_owned();
+        let token = request.token.secret.expose().to_owned();
         let pool = Arc::clone(&self.pool);
         let timeout = self.timeout;
         let stay =

@@ -34,7 +34,7 @@ impl Backend for Redis {
     }
 
     fn health(&self, request: &Request) -> ServerHealth {
-        let nodes = request.keys().iter().filter_map(|key| self.nodes.node_of(key));
+        let nodes = request.ask.keys().iter().filter_map(|key| self.nodes.node_of(key));
         let all = nodes.map(|node| node.health().now()).reduce(|all, one| ServerHealth {
             is_down: all.is_down || one.is_down,
             is_silent: all.is_silent || one.is_silent,
@@ -53,7 +53,7 @@ impl Backend for Redis {
 
     fn ask(
         self: Arc<Self>,
-        request: Arc<Request>,
+        request: Request,
         wait: Wait,
     ) -> StoreFuture<'static, Result<Answer, Failed>> {
         remote::wait::ask(self, request, wait)
@@ -88,7 +88,7 @@ impl Backend for Redis {
     }
 
     fn address(&self, request: &Request) -> Option<Box<str>> {
-        self.server_of(&request.key)
+        self.server_of(&request.ask.key)
     }
 
     fn is_news(&self) -> bool {

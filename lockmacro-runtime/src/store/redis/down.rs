@@ -21,7 +21,7 @@ impl Redis {
             // Another node may have taken over. Without an answer, the known ones are asked.
             drop(cluster.refresh(until).await);
         }
-        for node in self.nodes.nodes_of(request.keys()) {
+        for node in self.nodes.nodes_of(request.ask.keys()) {
             if !node.health().is_silent() || node.is_back(until).await {
                 continue;
             }

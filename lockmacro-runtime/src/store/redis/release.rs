@@ -61,24 +61,24 @@ impl Redis {
         request: &Request,
         how: Sending,
     ) -> Result<Released, LockError> {
-        let keep = request.keep(Moment::now());
+        let keep = request.token.stays_for(Moment::now());
         let mut earlier = Applied::No;
-        let is_exclusive = request.key.mode().is_exclusive();
-        let script = if request.was_awaited() {
+        let is_exclusive = request.ask.key.mode().is_exclusive();
+        let script = if request.token.was_awaited() {
             None
         } else if !is_exclusive {
             // It does nothing for a token that may be in the queue.
             Some(&RELEASE_SHARED)
         } else {
-            (!request.waits()).then_some(&RELEASE_UNCONTENDED)
+            (!request.token.was_queued()).then_some(&RELEASE_UNCONTENDED)
         };
-        if let Some(script) = script.filter(|_| request.several().is_empty() && keep.is_zero()) {
-            let args = [request.token.expose()];
-            let call = ScriptCall { sent: how.sent, ..script.with(request.keys(), &args) };
+        if let Some(script) = script.filter(|_| request.ask.several.is_empty() && keep.is_zero()) {
+            let args = [request.token.secret.expose()];
+            let call = ScriptCall { sent: how.sent, ..script.with(request.ask.keys(), &args) };
             match self.own(call, how.budget, &mut earlier).await {
                 Ok(Some(found)) => return Ok(found),
                 Ok(None) | Err(RemoteError::Split(_)) => {}
-                Err(error) => return Err(error.into_error(&request.key)),
+                Err(error) => return Err(error.into_error(&request.ask.key)),
             }
         }
         // Boxed, because it is seldom needed.
@@ -95,16 +95,17 @@ impl Redis {
         mut earlier: Applied,
     ) -> Result<Released, LockError> {
         let keep = keep.as_millis().to_string();
-        let args = [request.token.expose(), &keep, &CONFIRM_WINDOW_MS, &self.fence_retention];
-        let script = if request.several().is_empty() { &RELEASE } else { &RELEASE_ALL };
-        let call = ScriptCall { sent: how.sent, ..script.with(request.keys(), &args) };
+        let args =
+            [request.token.secret.expose(), &keep, &CONFIRM_WINDOW_MS, &self.fence_retention];
+        let script = if request.ask.several.is_empty() { &RELEASE } else { &RELEASE_ALL };
+        let call = ScriptCall { sent: how.sent, ..script.with(request.ask.keys(), &args) };
         let mut answer = self.own(call, how.budget, &mut earlier).await;
         // A token that is not held may still be in the queue, where only the full script removes
         // it.
         if keep == "0" && matches!(answer, Err(RemoteError::Split(_))) && self.free(request).await {
             answer = Ok(Some(Released::Held));
         }
-        let found = answer.map_err(|error| error.into_error(&request.key))?;
+        let found = answer.map_err(|error| error.into_error(&request.ask.key))?;
         Ok(found.unwrap_or(Released::NotHeld))
     }
 
@@ -121,15 +122,15 @@ impl Redis {
             let brief = self.brief();
             let answer = self.renewal_answer(request, ttl).min(brief.answer);
             let budget = Budget { answer, strict, ..brief };
-            let args = [request.token.expose(), &ttl.as_millis().to_string()];
-            let call = renew_script(request).with(request.keys(), &args);
+            let args = [request.token.secret.expose(), &ttl.as_millis().to_string()];
+            let call = renew_script(request).with(request.ask.keys(), &args);
             match self.own(call, budget, &mut Applied::No).await {
-                Err(RemoteError::Split(_)) if !request.several().is_empty() => {
+                Err(RemoteError::Split(_)) if !request.ask.several.is_empty() => {
                     let parts = request.each();
                     held_all(parts.iter().map(|part| self.renew(part, ttl, strict))).await
                 }
                 Ok(found) => Ok(found == Some(Released::Held)),
-                Err(error) => Err(error.into_error(&request.key)),
+                Err(error) => Err(error.into_error(&request.ask.key)),
             }
         })
     }
@@ -146,35 +147,35 @@ impl Redis {
             return self.renew(request, ttl, true);
         };
         Box::pin(async move {
-            let replicated = replicated.within(ttl.max(request.ttl));
+            let replicated = replicated.within(ttl.max(request.ask.ttl));
             let answer = self.renewal_answer(request, ttl).min(self.brief().answer);
             let answer = answer + replicated.timeout;
             let until = Instant::now() + self.timeout.min(within);
             let mut retry = Retry::new(Budget { answer, until, strict: true });
-            let args = [request.token.expose(), &*ttl.as_millis().to_string()];
+            let args = [request.token.secret.expose(), &*ttl.as_millis().to_string()];
             let ask = |budget, _| async move {
-                let call = renew_script(request).with(request.keys(), &args);
+                let call = renew_script(request).with(request.ask.keys(), &args);
                 let eval = |node: Node| async move {
                     node.eval_acknowledged(call, replicated, budget).await
                 };
-                match self.nodes.route(|| slot(request.key.as_str()), budget, eval).await {
+                match self.nodes.route(|| slot(request.ask.key.as_str()), budget, eval).await {
                     Ok((reply, acked)) => Ok(Some((parsed(reply)?, acked))),
                     // The key holds something else now, and not the token.
                     Err(RemoteError::NotALock) => Ok(Some((false, 0))),
                     // The keys are renewed one by one then, so a retry is of no use.
-                    Err(RemoteError::Split(_)) if !request.several().is_empty() => Ok(None),
+                    Err(RemoteError::Split(_)) if !request.ask.several.is_empty() => Ok(None),
                     Err(error) => Err(error),
                 }
             };
-            match retry.repeat(ask).await.map_err(|error| error.into_error(&request.key))? {
+            match retry.repeat(ask).await.map_err(|error| error.into_error(&request.ask.key))? {
                 Some((true, acked)) if acked < replicated.acks => {
                     let detail = format!(
                         "only {acked} of {} replicas have acknowledged `{}` in time: repair the \
                          replicas, or require fewer of them with `replicated`",
                         replicated.acks,
-                        request.key.shown()
+                        request.ask.key.shown()
                     );
-                    let server = self.server_of(&request.key);
+                    let server = self.server_of(&request.ask.key);
                     Err(LockError::unavailable_at(
                         server,
                         UnavailableReason::NotAcknowledged,
@@ -194,8 +195,8 @@ impl Redis {
     /// The time to wait for the answer to a renewal: as long as a healthy server may take, and
     /// short enough for another renewal within the lease.
     fn renewal_answer(&self, request: &Request, ttl: Duration) -> Duration {
-        let ttl = ttl.max(request.ttl);
-        let Some(node) = self.nodes.node_of(&request.key) else {
+        let ttl = ttl.max(request.ask.ttl);
+        let Some(node) = self.nodes.node_of(&request.ask.key) else {
             return (ttl / 10).max(RENEWAL_ANSWER_MIN);
         };
         let measured = &node.health().round_trip;
@@ -218,8 +219,8 @@ impl Redis {
     /// Releases locks without a look at their queues; returns whether all of them were held.
     async fn free(&self, request: &Request) -> bool {
         let mut held = true;
-        let args = [request.token.expose()];
-        for key in request.keys() {
+        let args = [request.token.secret.expose()];
+        for key in request.ask.keys() {
             let script = if key.mode().is_exclusive() {
                 &RELEASE_MIGRATING
             } else {

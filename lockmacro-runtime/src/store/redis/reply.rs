@@ -31,7 +31,7 @@ pub(crate) fn answer(request: &Request, sent: Moment, reply: Value) -> Result<An
             granted(parts.iter().map(fences_of).collect::<Result<_, _>>()?)
         }
         [Value::Int(nth)] => {
-            let key = request.keys().get(nth_of(nth)).unwrap_or(&request.key).clone();
+            let key = request.ask.keys().get(nth_of(nth)).unwrap_or(&request.ask.key).clone();
             Err(RemoteError::Final(LockError::KeyNotALock { key }))
         }
         [Value::Int(left), Value::BulkString(value)] => contended(Contention::of(0, value, *left)),

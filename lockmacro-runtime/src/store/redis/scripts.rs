@@ -99,9 +99,9 @@ pub(crate) fn needed_by(scripts: impl IntoIterator<Item = &'static Script>) -> B
 
 /// The script that renews the lock of a request, which may have several keys.
 pub(crate) fn renew_script(request: &Request) -> &'static Script {
-    if !request.several().is_empty() {
+    if !request.ask.several.is_empty() {
         &RENEW_ALL
-    } else if request.key.mode().is_exclusive() {
+    } else if request.ask.key.mode().is_exclusive() {
         &RENEW
     } else {
         &RENEW_SHARED

@@ -78,9 +78,9 @@ impl Redis {
 
     /// Raises the node's last fence if the token still holds the lock; returns whether it does.
     pub(crate) async fn raise(&self, request: &Request, fence: Fence) -> Result<bool, LockError> {
-        let args = [request.token.expose(), &fence.to_string(), &self.fence_retention];
-        let reply = self.eval(RAISE_FENCE.with(request.keys(), &args), self.brief()).await;
-        reply.and_then(parsed).map_err(|error| error.into_error(&request.key))
+        let args = [request.token.secret.expose(), &fence.to_string(), &self.fence_retention];
+        let reply = self.eval(RAISE_FENCE.with(request.ask.keys(), &args), self.brief()).await;
+        reply.and_then(parsed).map_err(|error| error.into_error(&request.ask.key))
     }
 
     /// Gives the lock to the token for `ttl` if nobody has it here, and raises the node's last
@@ -96,14 +96,14 @@ impl Redis {
         let fence = fence.map_or_else(|| "0".to_owned(), |fence| fence.to_string());
         let ttl = ttl.as_millis().to_string();
         let budget = self.brief();
-        let args = [request.token.expose(), &ttl, &fence, &self.fence_retention];
+        let args = [request.token.secret.expose(), &ttl, &fence, &self.fence_retention];
         let node = self.only_node()?;
         let live = node.connect(budget.until).await?;
         if live.channels.number != connection {
             return Err(RemoteError::timeout("the connection was replaced", Applied::No));
         }
         // By its text, which a server that was restarted does not know.
-        let repair = REPAIR.with(request.keys(), &args).by_text();
+        let repair = REPAIR.with(request.ask.keys(), &args).by_text();
         node.send(&live, repair, budget).await.map(drop)
     }
 

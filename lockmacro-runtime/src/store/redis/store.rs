@@ -130,9 +130,9 @@ impl Redis {
         budget: Budget,
     ) -> Result<Answer, RemoteError> {
         let every_key = self.may_use_every_key(budget).await?;
-        let is_exclusive = request.key.mode().is_exclusive();
-        let is_single = request.several().is_empty();
-        let plain = first && is_single && !request.is_fenced();
+        let is_exclusive = request.ask.key.mode().is_exclusive();
+        let is_single = request.ask.several.is_empty();
+        let plain = first && is_single && !request.ask.needs_fence_now();
         if plain && every_key {
             let reply = if is_exclusive {
                 self.set(request, budget).await?
@@ -143,21 +143,21 @@ impl Redis {
                 return Ok(reply);
             }
         }
-        let ttl = request.ttl.as_millis().to_string();
+        let ttl = request.ask.ttl.as_millis().to_string();
         let mut limits = String::new();
-        for key in request.keys() {
+        for key in request.ask.keys() {
             // It cannot fail.
             let _ = write!(limits, "{} ", key.mode().limit());
         }
-        let fenced = if request.is_fenced() { "1" } else { "0" };
+        let fenced = if request.ask.needs_fence_now() { "1" } else { "0" };
         let window = &CONFIRM_WINDOW_MS;
         let retention = &self.fence_retention;
-        let args = [request.token.expose(), &ttl, fenced, window, retention, &limits, "0"];
+        let args = [request.token.secret.expose(), &ttl, fenced, window, retention, &limits, "0"];
         let script = if is_single { &ACQUIRE } else { &ACQUIRE_ALL };
         // Before the request: a lease that counted from the answer would outlast the key.
         let sent = Moment::now();
         // Boxed, because most locks are free and do not need it.
-        let asked = Box::pin(self.eval(script.with(request.keys(), &args), budget)).await;
+        let asked = Box::pin(self.eval(script.with(request.ask.keys(), &args), budget)).await;
         match asked.and_then(|reply| answer(request, sent, reply)) {
             // The server checks rights before slots, so the keys are allowed.
             Err(split @ RemoteError::Split(_)) if plain && is_exclusive && !every_key => {
@@ -169,11 +169,11 @@ impl Redis {
 
     /// Asks by a plain SET; `None` when the lock is contended and the script has to say how.
     async fn set(&self, request: &Request, budget: Budget) -> Result<Option<Answer>, RemoteError> {
-        let key = request.key.as_str();
-        let token = request.token.expose();
+        let key = request.ask.key.as_str();
+        let token = request.token.secret.expose();
         let send = |node: Node| {
             let mut set = Cmd::with_capacity(6, key.len() + token.len() + 16);
-            set.arg("SET").arg(key).arg(token).arg("NX").arg("PX").arg(request.ttl.as_millis());
+            set.arg("SET").arg(key).arg(token).arg("NX").arg("PX").arg(request.ask.ttl.as_millis());
             async move { node.call(set, budget).await }
         };
         let sent = Moment::now();
@@ -181,7 +181,7 @@ impl Redis {
             Value::Okay => Ok(Some(Answer::granted(request, sent, Vec::new()))),
             // The caller waits anyway, and learns of the holder by the request that joins the
             // queue.
-            Value::Nil if request.only_if_free => {
+            Value::Nil if request.ask.only_if_free => {
                 Ok(Some(Answer::Contended(Contention::default())))
             }
             Value::Nil => Ok(None),
@@ -197,11 +197,11 @@ impl Redis {
         request: &Request,
         budget: Budget,
     ) -> Result<Option<Answer>, RemoteError> {
-        let ttl = request.ttl.as_millis().to_string();
-        let limit = request.key.mode().limit();
-        let args = [request.token.expose(), &ttl, &limit.to_string()];
+        let ttl = request.ask.ttl.as_millis().to_string();
+        let limit = request.ask.key.mode().limit();
+        let args = [request.token.secret.expose(), &ttl, &limit.to_string()];
         let sent = Moment::now();
-        let reply = self.eval(ACQUIRE_SHARED.with(request.keys(), &args), budget).await?;
+        let reply = self.eval(ACQUIRE_SHARED.with(request.ask.keys(), &args), budget).await?;
         let is_granted: bool = parsed(reply)?;
         Ok(is_granted.then(|| Answer::granted(request, sent, Vec::new())))
     }

@@ -5,6 +5,7 @@ use fastrand::Rng;
 use redis::{PushInfo, PushKind, Value};
 
 use crate::protocol::answer::Answer;
+use crate::protocol::ask::Ask;
 use crate::protocol::request::Request;
 use crate::store::redis::client::channels::{Channels, Grants};
 use crate::store::redis::reply::answer;
@@ -78,8 +79,8 @@ pub(crate) fn value(rng: &mut Rng, depth: usize) -> Value {
 #[test]
 fn only_a_reply_that_says_so_is_a_grant() {
     let token = Token::new("web-1", "audit", "").unwrap();
-    let request =
-        Request::new("order:42".into(), token, std::time::Duration::from_secs(30), Moment::now());
+    let ask = Ask::new("order:42".into(), std::time::Duration::from_secs(30), Moment::now());
+    let request = Request::new(ask, token);
     let mut grants = 0;
     fuzz(|rng| {
         let reply = value(rng, 2);

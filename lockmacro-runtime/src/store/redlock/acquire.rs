@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::sleep_until;
 
-use super::store::{Redlock, RetryDelay, Round, attempt};
+use super::store::{Redlock, RetryDelay, Round};
 use crate::protocol::answer::{Answer, Contention, Failed, Grant, Queueing};
 use crate::protocol::lease;
 use crate::protocol::request::Request;
@@ -52,10 +52,10 @@ impl Redlock {
         until: Option<Instant>,
         waits: bool,
     ) -> Result<Answer, Failed> {
-        self.check(request.ttl).map_err(|error| Failed { error, applied: Applied::No })?;
+        self.check(request.ask.ttl).map_err(|error| Failed { error, applied: Applied::No })?;
         let mut pause = RetryDelay::new(self.usual_round_trip());
         // From here on the attempts know which tokens may be left.
-        request.set_applied(Applied::No);
+        request.token.set_applied(Applied::No);
         loop {
             let over = until.is_some_and(|until| until <= Instant::now());
             let left = match self.attempt(request).await {
@@ -67,15 +67,15 @@ impl Redlock {
                     if over || !waits && !split {
                         // There is no queue, so no waiter is before this one.
                         let queue = if waits { Queueing::Behind(0) } else { Queueing::Outside };
-                        let earlier = request.applied();
+                        let earlier = request.token.applied();
                         let contention =
                             Contention { holder, queue, earlier, ..Default::default() };
                         return Ok(Answer::Contended(contention));
                     }
                     if split || nobody {
-                        request.events().undecided(Ok(&holder))
+                        request.ask.events().undecided(Ok(&holder))
                     } else {
-                        request.contended(&holder, 0)
+                        request.ask.events().contended(&holder, 0)
                     }
                     left
                 }
@@ -83,9 +83,9 @@ impl Redlock {
                     let young = self.nodes.vote_in(majority(self.count()));
                     let in_time = until.is_none_or(|until| Instant::now() + young <= until);
                     if over || !transient || !in_time {
-                        return Err(Failed { error, applied: request.applied() });
+                        return Err(Failed { error, applied: request.token.applied() });
                     }
-                    request.events().undecided(Err(error));
+                    request.ask.events().undecided(Err(error));
                     None
                 }
             };
@@ -97,14 +97,14 @@ impl Redlock {
     /// Asks all nodes once. Releases the token everywhere if there is no majority.
     async fn attempt(&self, request: &Request) -> Result<Grant, Failure> {
         let attempts = request.attempts::<Attempts>();
-        let within = self.rules.node.min(request.ttl / 10);
+        let within = self.rules.node.min(request.ask.ttl / 10);
         let token = attempts.begin();
-        let attempt = Arc::new(attempt(request, token));
+        let attempt = request.attempt(token);
         let sent = Moment::now();
         let until = Instant::now() + within;
         let mut round = Round::new((0..self.count()).map(|nth| {
             let nodes = Arc::clone(&self.nodes);
-            let attempt = Arc::clone(&attempt);
+            let attempt = attempt.clone();
             (nth, nodes.vote(nth, (Arc::clone(&attempts), token), attempt))
         }));
         let mut tally = Tally::of(self.count());
@@ -141,7 +141,7 @@ impl Redlock {
     async fn confirmed(
         &self,
         request: &Request,
-        attempt: &Arc<Request>,
+        attempt: &Request,
         sent: Moment,
         tally: &Tally,
         within: Duration,
@@ -151,7 +151,7 @@ impl Redlock {
             self.raise(attempt, &won, fences.last(), within).await?;
             request.attempts::<Attempts>().note_fence(fences.last());
         }
-        let ttl = request.ttl;
+        let ttl = request.ask.ttl;
         if lease::late(sent, ttl, Moment::now()) {
             let server = Some(self.servers());
             let reason = UnavailableReason::TooSlow;
@@ -169,7 +169,7 @@ impl Redlock {
     /// their second rounds, where the later grant read its fence after the earlier one wrote it.
     async fn raise(
         &self,
-        attempt: &Arc<Request>,
+        attempt: &Request,
         won: &[usize],
         fence: Fence,
         within: Duration,

@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use crate::protocol::request::ServerAttempts;
+use crate::protocol::token::ServerAttempts;
 use crate::sys::sync::{Mutex, until};
 use crate::sys::time::Moment;
 use crate::value::applied::Applied;

@@ -96,11 +96,15 @@ impl Nodes {
         self: Arc<Self>,
         nth: usize,
         (attempts, token): (Arc<Attempts>, u64),
-        attempt: Arc<Request>,
+        attempt: Request,
     ) -> Result<Answer, NodeError> {
         let connection = self.admit(nth).await?;
         let request = attempts
-            .note_sent(nth, token, (hash_of(attempt.token.expose().as_bytes()), attempt.ttl))
+            .note_sent(
+                nth,
+                token,
+                (hash_of(attempt.token.secret.expose().as_bytes()), attempt.ask.ttl),
+            )
             .map_err(|withheld| match withheld {
                 Withheld::Late => unanswered(UnavailableReason::TooSlow, "not asked in time"),
                 Withheld::Doubtful => unanswered(UnavailableReason::Timeout, UNRELEASED),
@@ -111,7 +115,7 @@ impl Nodes {
         let asked = Moment::now();
         let mut voting = pin!(async {
             let reply = node.vote(&attempt).await;
-            reply.map_err(|error| NodeError::of(error, &attempt.key))
+            reply.map_err(|error| NodeError::of(error, &attempt.ask.key))
         });
         // The caller's own timeout may be shorter, and does not count here.
         let voted = match timeout(self.slow, &mut voting).await {
@@ -154,7 +158,7 @@ impl Nodes {
     pub(crate) async fn renew(
         self: Arc<Self>,
         nth: usize,
-        attempt: Arc<Request>,
+        attempt: Request,
         ttl: Duration,
     ) -> Result<bool, LockError> {
         let node = &self.all[nth];
@@ -188,7 +192,7 @@ impl Nodes {
         self: Arc<Self>,
         nth: usize,
         attempts: Arc<Attempts>,
-        attempt: Arc<Request>,
+        attempt: Request,
         (sent, ttl): (Moment, Duration),
     ) {
         let node = &self.all[nth];
@@ -197,7 +201,7 @@ impl Nodes {
         if rest < (ttl / 2).max(self.slow * 2) {
             return;
         }
-        let sent = (hash_of(attempt.token.expose().as_bytes()), rest);
+        let sent = (hash_of(attempt.token.secret.expose().as_bytes()), rest);
         let Some(request) = attempts.repairs(nth, sent) else { return };
         // After an error the next round tries again.
         if node.repair(&attempt, rest, attempts.fence(), connection).await.is_ok() {

@@ -191,14 +191,15 @@ pub(crate) fn no_quorum(
 mod tests {
     use super::*;
     use crate::protocol::answer::Contention;
+    use crate::protocol::ask::Ask;
     use crate::protocol::request::Request;
     use crate::sys::time::Moment;
     use crate::value::limits::TTL_MAX;
-    use crate::value::token::{Token, hash_of};
+    use crate::value::token::hash_of;
 
     fn granted() -> Result<Answer, NodeError> {
         let sent = Moment::at(Duration::ZERO);
-        let request = Request::new("k".into(), Token::new("", "", "").unwrap(), TTL_MAX, sent);
+        let request = Request::of(Ask::new("k".into(), TTL_MAX, sent));
         Ok(Answer::granted(&request, sent, Vec::new()))
     }
 

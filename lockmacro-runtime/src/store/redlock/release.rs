@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use super::store::{Redlock, Round, attempt};
+use super::store::{Redlock, Round};
 use crate::protocol::answer::Released;
 use crate::protocol::request::Request;
 use crate::store::backend::Backend;
@@ -36,7 +36,7 @@ impl Redlock {
     pub(super) async fn release_all(&self, request: &Request) -> Result<Released, LockError> {
         let attempts = request.attempts::<Attempts>();
         // The attempts know which tokens may be left.
-        request.set_applied(Applied::No);
+        request.token.set_applied(Applied::No);
         let release = attempts.release();
         let nodes = attempts.nodes();
         let majority = majority(self.count());
@@ -98,12 +98,13 @@ impl Redlock {
         let redis = &self.nodes.all[nth];
         let in_use = attempts.token();
         let tokens = attempts.tokens_at(nth, in_use).into_iter().map(|(token, landed)| {
-            let attempt = attempt(request, token);
+            let attempt = request.attempt(token);
             async move {
                 let found = if token == in_use {
                     redis.release_by(&attempt, sending).await.map(Some)
                 } else {
-                    let withdrawn = redis.withdraw(&attempt.key, &attempt.token, sending).await;
+                    let withdrawn =
+                        redis.withdraw(&attempt.ask.key, &attempt.token.secret, sending).await;
                     withdrawn.map(|()| None)
                 };
                 if found.is_ok() && landed {
@@ -122,9 +123,7 @@ impl Redlock {
         let attempts = request.attempts::<Attempts>();
         attempts.close();
         let mut round = Round::new(attempts.withdraws().into_iter().map(|withdrawal| {
-            // Each token of the acquisition is derived from the first one.
-            let first = attempt(request, 0);
-            (withdrawal.node, Arc::clone(&self.nodes).withdraw(withdrawal, first))
+            (withdrawal.node, Arc::clone(&self.nodes).withdraw(withdrawal, request.clone()))
         }));
         let until = Instant::now() + BRIEF;
         while round.next_until(until).await.is_some() {}
@@ -142,8 +141,8 @@ impl Nodes {
         attempts.requests_ended(node, last, redis.facts().answer_time() * 2).await;
         let ended = attempts.tokens_at(node, last).into_iter().filter(|(_, ended)| *ended);
         join_all(ended.map(|(token, _)| {
-            let key = &first.key;
-            let nth_token = first.token.nth(token);
+            let key = &first.ask.key;
+            let nth_token = first.token.secret.nth(token);
             async move {
                 if redis.withdraw(key, &nth_token, redis.sends_first()).await.is_ok() {
                     attempts.gone(node, token);

@@ -14,6 +14,7 @@ use futures_util::stream::FuturesUnordered;
 use tokio::time::{sleep, timeout_at};
 
 use crate::protocol::answer::{Answer, Failed, Released, StoreFuture};
+use crate::protocol::ask::Ask;
 use crate::protocol::request::Request;
 use crate::store::backend::{Backend, Facts, RenewKind, ServerHealth, Wait};
 use crate::store::redis::client::url::Deployment;
@@ -137,11 +138,11 @@ impl Redlock {
     async fn renew_all(&self, request: &Request, ttl: Duration) -> Result<bool, LockError> {
         self.check(ttl)?;
         let attempts = request.attempts::<Attempts>();
-        let attempt = Arc::new(attempt(request, attempts.token()));
+        let attempt = request.attempt(attempts.token());
         let sent = Moment::now();
         let mut round = Round::new(attempts.holders().into_iter().map(|nth| {
             let nodes = Arc::clone(&self.nodes);
-            let attempt = Arc::clone(&attempt);
+            let attempt = attempt.clone();
             (nth, nodes.renew(nth, attempt, ttl))
         }));
         // A node that is not among the holders, or has refused, does not hold the lock.
@@ -162,7 +163,7 @@ impl Redlock {
                 let nodes = Arc::clone(&self.nodes);
                 let repair = move |nth| {
                     let attempts = Arc::clone(&attempts);
-                    let attempt = Arc::clone(&attempt);
+                    let attempt = attempt.clone();
                     drop(spawn(Arc::clone(&nodes).repair(nth, attempts, attempt, (sent, ttl))));
                 };
                 // The renewal does not wait for repairs.
@@ -226,7 +227,7 @@ impl Backend for Redlock {
 
     fn ask(
         self: Arc<Self>,
-        request: Arc<Request>,
+        request: Request,
         wait: Wait,
     ) -> StoreFuture<'static, Result<Answer, Failed>> {
         Box::pin(async move {
@@ -268,27 +269,20 @@ impl Backend for Redlock {
         down.len() < majority(nodes.len()) && there.first().is_some_and(|node| node.is_news())
     }
 
-    fn check_request(&self, request: &Request) -> Result<(), LockError> {
-        let mut modes = request.keys().iter().map(|key| key.mode());
+    fn check_ask(&self, ask: &Ask) -> Result<(), LockError> {
+        let mut modes = ask.keys().iter().map(|key| key.mode());
         if let Some(mode) = modes.find(|mode| !mode.is_exclusive()) {
             // With permits, the holders of several majorities could be more than the limit.
             let detail = "a Redlock has exclusive locks only: use one server or cluster for it";
             let setting = if mode == Mode::Shared { "shared" } else { "permits" };
             return Err(LockError::invalid(setting, detail));
         }
-        self.check(request.ttl)
+        self.check(ask.ttl)
     }
 
     fn close(&self) {
         self.nodes.all.iter().for_each(|node| node.close());
     }
-}
-
-/// The request to send with the `nth` token.
-pub(super) fn attempt(request: &Request, nth: u64) -> Request {
-    let mut attempt = request.part(request.keys());
-    attempt.token = request.token.nth(nth);
-    attempt
 }
 
 /// The delay before another attempt. There is no queue over several nodes. Callers that repeat at

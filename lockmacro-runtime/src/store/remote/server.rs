@@ -54,7 +54,7 @@ pub(crate) async fn acquire<S: RemoteStore>(
     let mut is_down = until.is_none() && fails_fast && server.health(request).is_silent;
     let mut probe = None;
     // The first request of a waiter does not wait either.
-    if is_down && !request.only_if_free {
+    if is_down && !request.ask.only_if_free {
         let budget = Budget::probe(server.health(request).round_trip);
         let is_back = Box::pin(server.is_back(request, budget)).await;
         is_down = !is_back.map_err(|error| Failed { error, applied: Applied::No })?;
@@ -104,12 +104,12 @@ where
             Err(error) => error,
         };
         if let RemoteError::Transient(transient) = &error {
-            let error = RemoteError::Transient(transient.clone()).into_error(&request.key);
-            request.events().undecided(Err(error));
+            let error = RemoteError::Transient(transient.clone()).into_error(&request.ask.key);
+            request.ask.events().undecided(Err(error));
         }
         if let Err(error) = retry.after(error).await {
             *earlier = earlier.and(retry.earlier);
-            return Err(error.into_error(&request.key));
+            return Err(error.into_error(&request.ask.key));
         }
     }
 }

@@ -60,7 +60,7 @@ pub(crate) trait KeyQueues: RemoteStore + 'static {
 /// Asks for a lock, and waits for it if the caller waits.
 pub(crate) fn ask<Q: KeyQueues>(
     queue: Arc<Q>,
-    request: Arc<Request>,
+    request: Request,
     how_long: Wait,
 ) -> StoreFuture<'static, Result<Answer, Failed>> {
     match how_long {
@@ -72,17 +72,17 @@ pub(crate) fn ask<Q: KeyQueues>(
 /// Waits for at most `wait`, and no longer than until the manager shuts down.
 pub(crate) fn wait<Q: KeyQueues>(
     queue: Arc<Q>,
-    request: Arc<Request>,
+    request: Request,
     wait: Duration,
     shutdown: Arc<Shutdown>,
 ) -> impl Future<Output = Result<Answer, Failed>> + Send {
     let until = Instant::now() + wait.min(FOR_EVER);
     let subscription = queue.subscribe(&request);
-    let mut earlier = request.applied_before();
+    let mut earlier = request.token.applied_before();
     let mut foreign = Foreign::default();
     // No `async fn`, which stores its arguments twice: each waiter holds this future.
     async move {
-        if !request.key.mode().is_exclusive() {
+        if !request.ask.key.mode().is_exclusive() {
             let first = Box::pin(async { Ok(queue.ask_first(&request).await) });
             let first = shutdown.unless(first).await?;
             match first.and_then(|first| first.map(|it| in_time(&*queue, &request, it)).transpose())
@@ -92,7 +92,7 @@ pub(crate) fn wait<Q: KeyQueues>(
                 // The next request has the same fault, or finds what became of this one.
                 Err(_) => earlier = Applied::Unknown,
             }
-            request.note_awaited();
+            request.token.note_awaited();
         }
         loop {
             // Boxed: it is large, and most of the wait needs only the signal.
@@ -160,7 +160,7 @@ async fn ask_once<Q: KeyQueues>(
     let (reply, sent_request) = asked.map_err(failed)?;
     let earlier = *earlier;
     // A waiter that is dropped with nothing in flight leaves the queue by one release.
-    request.set_applied(earlier.and(Applied::Yes));
+    request.token.set_applied(earlier.and(Applied::Yes));
     let (holder, rank, server) = match &reply {
         Answer::Contended(Contention { holder, queue: Queueing::Behind(rank), at, .. })
             if !over =>
@@ -169,7 +169,7 @@ async fn ask_once<Q: KeyQueues>(
         }
         _ => return Ok(ControlFlow::Break(reply.after(earlier))),
     };
-    request.contended(holder, rank);
+    request.ask.events().contended(holder, rank);
     let SentRequest { sent, connection, received } = sent_request;
     let sample = Sample { sent, connection, server };
     let soon = foreign.tick(rank, holder.owner.is_none(), Moment::now(), random::fraction());

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::manager::LockManagerBuilder;
 use crate::protocol::answer::{Answer, Failed, Released};
+use crate::protocol::ask::Ask;
 use crate::protocol::request::Request;
 use crate::store::backend::{RenewKind, Wait};
 use crate::store::handle::Store;
@@ -28,15 +29,20 @@ impl Builtin {
     }
 
     fn request(held: HeldKey<'_>, ttl: Duration) -> Request {
-        Request::new(held.key().into(), Token::given(held.token()), ttl, Moment::now())
+        Request::new(Self::ask(held, ttl), Token::given(held.token()))
+    }
+
+    fn ask(held: HeldKey<'_>, ttl: Duration) -> Ask {
+        Ask::new(held.key().into(), ttl, Moment::now())
     }
 }
 
 impl LockStore for Builtin {
     async fn acquire(&self, ask: AcquireRequest<'_>) -> Result<Outcome, StoreError> {
-        let mut request = Self::request(HeldKey::new(ask.key(), ask.token()), ask.ttl());
-        request.fenced = ask.is_fenced();
-        let asked = Arc::clone(&self.0.backend).ask(Arc::new(request), Wait::AtOnce(None));
+        let held = HeldKey::new(ask.key(), ask.token());
+        let asked = Ask { fenced: ask.is_fenced(), ..Self::ask(held, ask.ttl()) };
+        let request = Request::new(asked, Token::given(held.token()));
+        let asked = Arc::clone(&self.0.backend).ask(request, Wait::AtOnce(None));
         match asked.await {
             Ok(Answer::Granted(grant)) => {
                 let fence = grant.fences.first().map(|block| block.last().into());
@@ -58,8 +64,9 @@ impl LockStore for Builtin {
     }
 
     async fn release(&self, held: HeldKey<'_>, keep: Duration) -> Result<bool, StoreError> {
-        let request = Self::request(held, keep).with(Vec::new(), None, keep);
-        request.granted(Moment::now());
+        let ask = Ask { min_hold: keep, ..Self::ask(held, keep) };
+        let request = Request::new(ask, Token::given(held.token()));
+        request.note_granted(Moment::now());
         let released = self.0.backend.release(&request).await.map_err(StoreError::unknown)?;
         Ok(released == Released::Held)
     }

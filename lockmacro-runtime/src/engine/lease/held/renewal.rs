@@ -33,14 +33,14 @@ struct Unanswered<'a>(&'a Held, SentCall);
 impl Unanswered<'_> {
     /// Records the answer that the store has `held` the lock since the call, or that the lock is
     /// lost.
-    fn answered(self, held: bool) -> LifeEffects<Arc<Request>> {
+    fn answered(self, held: bool) -> LifeEffects<Request> {
         let Self(holder, to) = self;
         mem::forget(self);
         holder.on(LifeEvent::Answered { to, held, jitter: random::fraction() })
     }
 
     /// Records that the call has failed.
-    fn failed(self) -> LifeEffects<Arc<Request>> {
+    fn failed(self) -> LifeEffects<Request> {
         let Self(held, SentCall { kind: what, .. }) = self;
         drop(self);
         held.on(LifeEvent::Fails { what, jitter: random::fraction() })
@@ -61,7 +61,7 @@ impl Held {
         let effects = self.on(LifeEvent::Extends { ttl });
         let Some(sent) = effects.send else { return self.checked(effects.left) };
         let unanswered = Unanswered(self, sent);
-        let within = self.request.ttl / 3;
+        let within = self.request.ask.ttl / 3;
         let until = sent.at.after(within.min(self.manager.answer_time() * ANSWERS));
         let mut pauses = Backoff::new(EXTEND_AGAIN, EXTEND_AGAIN * 16);
         let held = loop {
@@ -81,7 +81,7 @@ impl Held {
     fn checked(&self, left: Result<Duration, LossCause>) -> Result<(), LockError> {
         match left {
             Ok(_) => Ok(()),
-            Err(cause) => Err(Lost::of(self.request.listed(), cause).into()),
+            Err(cause) => Err(Lost::of(self.request.ask.listed(), cause).into()),
         }
     }
 
@@ -110,7 +110,7 @@ impl Timed for Held {
             let unanswered = Unanswered(&self, sent);
             let is_renewal = sent.kind == CallKind::Renewal;
             let how = if is_renewal {
-                RenewKind::Acknowledged { within: request.ttl / 3, left: sent.left }
+                RenewKind::Acknowledged { within: request.ask.ttl / 3, left: sent.left }
             } else {
                 RenewKind::Kept
             };
@@ -128,10 +128,10 @@ impl Timed for Held {
             if let Some(left) = effects.halved
                 && let Err(error) = &answer
             {
-                telemetry::half_unrenewed(request, left, error);
+                telemetry::half_unrenewed(&request.ask, left, error);
             }
             if is_renewal || !matches!(answer, Ok(true)) {
-                telemetry::renewed(request, answer.as_ref().copied());
+                telemetry::renewed(&request.ask, answer.as_ref().copied());
             }
         }
         .boxed()
@@ -147,11 +147,11 @@ mod tests {
     use crate::engine::lease::life::Ending;
     use crate::engine::token::acquisition::Acquisition;
     use crate::protocol::answer::Grant;
+    use crate::protocol::ask::Ask;
     use crate::protocol::request::Request;
     use crate::store::memory::Memory;
     use crate::value::applied::Applied;
     use crate::value::defaults::Defaults;
-    use crate::value::token::Token;
 
     const HOUR: Duration = Duration::from_secs(60 * 60);
 
@@ -160,8 +160,7 @@ mod tests {
         let store = Store::of(Memory::new());
         let defaults = Defaults::default();
         let core = Core::over(store, None, defaults, Default::default());
-        let token = Token::new("test", "", "").unwrap();
-        let request = Arc::new(Request::new("order".into(), token, HOUR, Moment::now()));
+        let request = Request::of(Ask::new("order".into(), HOUR, Moment::now()));
         let acquisition = Acquisition::new(core.in_flight.join(), core, request, None);
         let now = Moment::now();
         let grant =

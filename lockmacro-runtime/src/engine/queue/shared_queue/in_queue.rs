@@ -75,7 +75,7 @@ impl SharedQueue {
     }
 
     /// A caller arrives, maybe again.
-    pub(crate) fn arrive(self: &Arc<Self>, request: &Arc<Request>, is_again: bool) -> Arrived {
+    pub(crate) fn arrive(self: &Arc<Self>, request: &Request, is_again: bool) -> Arrived {
         // A holder that has lost the lock delays no other caller, even if it has never checked its
         // lease.
         if let Some(holder) = self.holder() {
@@ -83,7 +83,7 @@ impl SharedQueue {
         }
         let mut held = None;
         let (arrived, _) = self.with(None, |state| {
-            let waits = request.until.is_some();
+            let waits = request.ask.until.is_some();
             // Under the mutex of the change: otherwise many callers could find the last place free
             // at once.
             if waits && state.queue.count() >= QUEUE_MAX {
@@ -92,7 +92,8 @@ impl SharedQueue {
             }
             let now = Moment::now();
             let until = self.polled_until(now);
-            let (arrival, effects) = state.queue.arrive(Arc::clone(request), is_again, until);
+            let (arrival, effects) =
+                state.queue.arrive(Arc::clone(&request.ask), request.clone(), is_again, until);
             if matches!(arrival, Arrival::Asks { .. }) {
                 // The last answer was to an earlier question, of callers that have left.
                 state.last = None;
@@ -142,7 +143,7 @@ impl InQueue {
         acquisition: Acquisition,
     ) {
         // A Redlock was asked more than once: the last attempt is the one that was refused.
-        let since = since.map(|since| acquisition.request().last_attempt().unwrap_or(since));
+        let since = since.map(|since| acquisition.request().token.last_attempt().unwrap_or(since));
         self.stop_asking(Some(acquisition), |state| {
             if let Some(holder) = holder {
                 state.last = Some(Ok(Contended::of(holder, 0)));
@@ -162,7 +163,7 @@ impl InQueue {
     fn stop_asking(
         &self,
         acquisition: Option<Acquisition>,
-        change: impl FnOnce(&mut QueueState) -> Event<Arc<Request>>,
+        change: impl FnOnce(&mut QueueState) -> Event<Request>,
     ) {
         let mut is_ours = false;
         let left = self.queue.on(acquisition, |state| {
@@ -232,7 +233,7 @@ impl InQueue {
             // Otherwise the queue has heard of its loss before, and has gone on.
             if state.queue.holder() == Some(self.ticket) {
                 state.holder_ended = Some(Moment::now());
-                state.note_ended(&tenure.token, passes);
+                state.note_ended(&tenure.token.ask, passes);
             }
             let changed = passes.then(|| core.last_change()).flatten();
             Event::Ends { by: self.ticket, tenure, turn, changed }
@@ -254,7 +255,7 @@ impl InQueue {
         let token = tenure.token.clone();
         let left = self.queue.on(acquisition, |state| {
             state.holder = None;
-            state.note_ended(&tenure.token, false);
+            state.note_ended(&tenure.token.ask, false);
             Event::Ends { by: self.ticket, tenure, turn: Duration::ZERO, changed: None }
         });
         // No caller waits for a release, which comes with the end of the holder.

@@ -14,8 +14,9 @@ use super::{Before, KeyTenure, SharedQueue, ToSend};
 use crate::engine::token::acquisition::{Acquisition, PAUSE, Refusal};
 use crate::engine::token::in_flight::{InFlightGuard, TokenOwner as _};
 use crate::protocol::answer::{Answer, Grant, Queueing};
+use crate::protocol::ask::RequestEvents;
 use crate::protocol::lease;
-use crate::protocol::request::{Request, RequestEvents};
+use crate::protocol::request::Request;
 use crate::store::handle::Store;
 use crate::sys::task::spawn;
 use crate::sys::time::Moment;
@@ -104,43 +105,51 @@ async fn ask(queue: &Arc<SharedQueue>, to_send: ToSend, store: &Store) {
 /// caller that has asked it before.
 fn acquisition_of(
     queue: &Arc<SharedQueue>,
-    question: &Arc<Request>,
+    question: &Request,
     sent: Option<Acquisition>,
     guard: InFlightGuard,
 ) -> Result<Option<Acquisition>, LockError> {
     // All tokens without random bits are the same one: to the store, two processes were one holder.
-    if question.token == question.token.spent() {
+    if question.token.secret == question.token.secret.spent() {
         let detail = "the system has no random bits for a token";
         return Err(LockError::because(UnavailableReason::Local, detail));
     }
+    let is_first = question.token.is_of_queue;
+    let Request { ask, token } = if is_first {
+        question.clone()
+    } else if let Some(taken_over) = question.take_over(Moment::now()) {
+        taken_over
+    } else {
+        return Ok(None);
+    };
     let asked = QueueEvents { queue: Arc::clone(queue), question: question.clone() };
     // A waiter that dies must not keep the lock for its whole ttl. Without a queue nothing is handed
     // off, and with replicas the lock is confirmed before its body.
     let store = &queue.core.store;
     let is_for_a_while = !store.facts.polls && !store.facts.is_replicated;
     let longest = if is_for_a_while { CONFIRM_WINDOW } else { Duration::MAX };
-    let request = question.of_waiters(longest, Arc::new(asked), Moment::now());
-    let Some(request) = request else { return Ok(None) };
+    let ask = Arc::new(ask.for_the_queue(longest, Arc::new(asked), Moment::now()));
+    let request = Request { ask, token };
     if let Some(mut sent) = sent {
-        return Ok(Some(sent.give_to(Arc::new(request))));
+        return Ok(Some(sent.give_to(request)));
     }
     let core = Arc::clone(&queue.core);
     let owner = Arc::clone(queue) as _;
     // A token that a caller has sent is looked after even after a shutdown.
-    if question.is_of_queue && core.shutdown.is_closed() {
+    if is_first && core.shutdown.is_closed() {
         return Err(LockError::SHUT_DOWN);
     }
-    Ok(Some(Acquisition::new(guard, core, Arc::new(request), Some(owner))))
+    Ok(Some(Acquisition::new(guard, core, request, Some(owner))))
 }
 
-fn tenure(token: Arc<Request>, acquisition: &Acquisition, grant: &Grant) -> KeyTenure {
+fn tenure(token: Request, acquisition: &Acquisition, grant: &Grant) -> KeyTenure {
     let now = Moment::now();
     KeyTenure {
         token,
         began: now,
         sent: grant.sent,
         ends: lease::end_of(grant.sent, grant.ttl),
-        kept_until: now.after(acquisition.request().keeps(grant.ttl, now)),
+        kept_until: now.after(acquisition.request().token.kept_for(grant.ttl, now)),
         fences: grant.fences.first().copied(),
     }
 }
@@ -160,7 +169,7 @@ async fn unless<F: Future + Unpin>(
 /// have to subscribe before that, so its answer is waited for, but not for long: the lock has to be
 /// held still when it is released.
 async fn release_after(queue: Arc<SharedQueue>, store: Store, before: Before) {
-    let longest = store.facts.answer_time().min(before.acquisition.request().ttl / 4);
+    let longest = store.facts.answer_time().min(before.acquisition.request().ask.ttl / 4);
     let _ = timeout(longest, queue.answered.notified()).await;
     release(store, before).await;
 }
@@ -168,7 +177,7 @@ async fn release_after(queue: Arc<SharedQueue>, store: Store, before: Before) {
 /// Releases the lock of the turn before, and sends the answer of the store to the holder of that
 /// turn.
 async fn release(store: Store, Before { mut acquisition, report }: Before) {
-    acquisition.request().note_awaited();
+    acquisition.request().token.note_awaited();
     let released = acquisition.release_at(&store).await;
     if let Some(report) = report {
         // Fails only when the holder does not wait for the answer.
@@ -180,7 +189,7 @@ async fn release(store: Store, Before { mut acquisition, report }: Before) {
 #[derive(Debug)]
 struct QueueEvents {
     queue: Arc<SharedQueue>,
-    question: Arc<Request>,
+    question: Request,
 }
 
 impl RequestEvents for QueueEvents {

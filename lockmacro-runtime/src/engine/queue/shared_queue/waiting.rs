@@ -14,6 +14,7 @@ use super::in_queue::{Arrived, InQueue, Waited};
 use crate::engine::queue::key_queue::Ticket;
 use crate::engine::telemetry::WaitingGauge;
 use crate::engine::token::acquisition::Refusal;
+use crate::protocol::ask::Ask;
 use crate::protocol::request::Request;
 use crate::sys::sync::until;
 use crate::sys::time::Moment;
@@ -29,22 +30,22 @@ const WHILE_DOWN: Duration = Duration::from_millis(40);
 pub(crate) struct Waiting {
     /// Present until the wait ends.
     caller: Option<InQueue>,
-    _counted: WaitingGauge<Arc<Request>>,
+    _counted: WaitingGauge<Arc<Ask>>,
     /// Ready with the refusal when the wait is over.
     over: BoxFuture<'static, Refusal>,
 }
 
 impl Waiting {
-    pub(crate) fn new(caller: InQueue, request: &Arc<Request>) -> Self {
+    pub(crate) fn new(caller: InQueue, ask: &Arc<Ask>) -> Self {
         let queue = Arc::clone(&caller.queue);
         let ticket = caller.ticket;
         let since = Moment::now();
-        let left = request.until.map(|until| until.since(since));
+        let left = ask.until.map(|until| until.since(since));
         let over: BoxFuture<'_, _> = match left.filter(|left| *left < LONGEST_TIMER) {
             Some(left) => Box::pin(over(queue, ticket, since, left)),
             None => Box::pin(pending()),
         };
-        Self { caller: Some(caller), _counted: WaitingGauge::new(Arc::clone(request)), over }
+        Self { caller: Some(caller), _counted: WaitingGauge::new(Arc::clone(ask)), over }
     }
 
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Waited> {
@@ -82,9 +83,9 @@ async fn over(queue: Arc<SharedQueue>, ticket: Ticket, since: Moment, left: Dura
 }
 
 /// The arrival of a caller that does not wait, once the queue knows whether it is refused.
-pub(crate) async fn decided(queue: &Arc<SharedQueue>, request: &Arc<Request>) -> Arrived {
+pub(crate) async fn decided(queue: &Arc<SharedQueue>, request: &Request) -> Arrived {
     let since = Moment::now();
-    let _waiting = WaitingGauge::new(&**request);
+    let _waiting = WaitingGauge::new(&*request.ask);
     let refused = |refusal| Some(Arrived::Refused(refusal));
     let arrives = || match queue.busy_since(since) {
         _ if queue.core.shutdown.is_closed() => refused(Refusal::Failed(LockError::SHUT_DOWN)),
@@ -120,15 +121,13 @@ mod tests {
     use crate::store::handle::Store;
     use crate::store::memory::Memory;
     use crate::value::defaults::Defaults;
-    use crate::value::token::Token;
 
     /// A caller that would wait for an hour.
-    fn request() -> Arc<Request> {
-        let token = Token::new("test", "", "").unwrap();
+    fn request() -> Request {
         let ttl = Duration::from_secs(60);
-        let mut request = Request::new("order:1".into(), token, ttl, Moment::now());
-        request.until = Some(request.asked.after(Duration::from_secs(60 * 60)));
-        Arc::new(request)
+        let ask = Ask::new("order:1".into(), ttl, Moment::now());
+        let until = Some(ask.asked.after(Duration::from_secs(60 * 60)));
+        Request::of(Ask { until, ..ask })
     }
 
     fn queue() -> Arc<SharedQueue> {
@@ -172,7 +171,7 @@ mod tests {
         let second = request();
         assert!(matches!(queue.arrive(&first, false), Arrived::Asks(..)));
         let Arrived::Waits(caller) = queue.arrive(&second, false) else { panic!("it waits") };
-        let mut waiting = Waiting::new(caller, &second);
+        let mut waiting = Waiting::new(caller, &second.ask);
         let waited = waiting.poll(&mut Context::from_waker(Waker::noop()));
         let is_refused =
             matches!(waited, Poll::Ready(Waited::Refused(Refusal::Failed(LockError::SHUT_DOWN))));

@@ -76,11 +76,11 @@ impl SharedQueue {
         let guard = self.core.in_flight.join();
         let left = self.on(None, |_| Event::Time);
         // A caller that was not polled has asked with this token, and nobody else wants it.
-        let token = left.release.filter(|question| !question.is_of_queue);
+        let token = left.release.filter(|question| !question.token.is_of_queue);
         if let Some(request) = token.and_then(|question| question.take_over(Moment::now())) {
             let core = Arc::clone(&self.core);
             let owner = Arc::clone(self) as _;
-            drop(Acquisition::new(guard, core, Arc::new(request), Some(owner)));
+            drop(Acquisition::new(guard, core, request, Some(owner)));
         }
         false
     }

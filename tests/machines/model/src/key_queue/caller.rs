@@ -122,7 +122,7 @@ impl World {
         // was not polled in time has more of it for its next request.
         let longest = (us(self.answer_time()) + TAKE_UP) * 4_u32.pow(asked.min(4));
         let until = self.local(nth).after(longest);
-        let (arrival, effects) = self.processes[nth].queue.arrive(wish, is_again, until);
+        let (arrival, effects) = self.processes[nth].queue.arrive(wish, token, is_again, until);
         self.apply(nth, effects);
         let caller = &mut self.callers[id];
         (caller.token, caller.tries, caller.is_again) = (token, 0, true);

@@ -356,7 +356,7 @@ impl Small {
         let token = Token::new(0, TTL);
         let wish = Wish { token, ttl: TTL, fenced, waits };
         let until = self.now.after(Duration::from_millis(100));
-        let (arrival, effects) = self.queue.arrive(wish, self.callers[nth].is_again, until);
+        let (arrival, effects) = self.queue.arrive(wish, token, self.callers[nth].is_again, until);
         self.apply(effects)?;
         self.callers[nth].is_again = true;
         self.callers[nth].is_behind = matches!(arrival, Arrival::Asks { is_behind: true, .. });

@@ -75,7 +75,9 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "out.wake.extend(leave.filter_map(|waiter| waiter.waker.take()));", "drop(leave);"),
     mutant("those that need no fence are sent away", "left|idle|spins", "!for_fences || waiter.ask.is_fenced()", "!for_fences || waiter.ticket > 0"),
     // Tokens.
-    mutant("one token for two turns", "token", "first.ask.another()", "first.ask.own()"),
+    mutant("one token for two turns", "token", 
+        "match self.request(out) {\n            State::Free => State::Releasing",
+        "match self.request(out) {\n            State::Requested { contended, .. } => {\n                out.ask = Some(token.clone());\n                State::Requested { token, contended }\n            }\n            State::Free => State::Releasing"),
     mutant("a place is kept without waiters", "place",
         "Leaves(_)) if self.waiters.is_empty()", "Leaves(_)) if self.waiters.len() > 1_000_000"),
     mutant("a tenure is not released", "left|idle",

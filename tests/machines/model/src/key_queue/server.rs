@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::time::Duration;
 
-use super::engine::Ask;
+use super::engine::QueuedAsk;
 use super::value::fence::FenceBlock;
 use super::value::limits::CONFIRM_WINDOW;
 
@@ -56,7 +56,7 @@ pub(crate) struct Wish {
     pub(crate) waits: bool,
 }
 
-impl Ask for Wish {
+impl QueuedAsk for Wish {
     type Token = Token;
 
     fn ttl(&self) -> Duration {
@@ -69,10 +69,6 @@ impl Ask for Wish {
 
     fn waits(&self) -> bool {
         self.waits
-    }
-
-    fn own(&self) -> Token {
-        self.token
     }
 
     fn another(&self) -> Token {

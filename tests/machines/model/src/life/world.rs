@@ -119,11 +119,11 @@ impl World {
         let mut queue = KeyQueue::default();
         let micros = |ttl: Duration| ttl.as_micros() as u64;
         let wish = Wish { token, ttl: micros(setup.ttl), fenced: false, waits: false };
-        let _ = queue.arrive(wish, false, now.after(LAG));
+        let _ = queue.arrive(wish, token, false, now.after(LAG));
         let ticket = queue.last();
         let _ = queue.granted_to(ticket);
         let wish = Wish { token, ttl: micros(setup.next.0), fenced: false, waits: true };
-        let _ = queue.arrive(wish, false, now.after(LAG));
+        let _ = queue.arrive(wish, token, false, now.after(LAG));
         let next = Some(queue.last());
         let renewed_until = setup.renews.map(|renews| sent.after(renews));
         let has_several_nodes = setup.has_several_nodes;

@@ -79,8 +79,10 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("a push is not heard", "idle", "store/remote/push.rs",
         "self.grant(number, secret, hand_off)", "drop((secret, hand_off))"),
     // Releases.
+    mutant("a token in a queue is released as one that asks once", "left|idle|late|stuck", "store/handle.rs",
+        "request.token.note_queued();", ""),
     mutant("a dropped call is not released", "idle|left", "engine/token/acquisition.rs",
-        "self.request.applied().may_be() || !self.request.several().is_empty()", "false"),
+        "self.request.token.applied().may_be() || !self.request.ask.several.is_empty()", "false"),
     mutant("a dropped guard is not released", "idle", "engine/acquire/outcome.rs",
         "self.held.abandon();", "drop(&self.held);"),
     mutant("a released lock counts as in flight", "shutdown", "engine/token/acquisition.rs",

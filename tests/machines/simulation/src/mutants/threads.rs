@@ -19,5 +19,5 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "        if wakes.is_none_or(|wakes| due < wakes) {\n            self.sooner.notify_one();", "        if wakes.is_none_or(|wakes| due < wakes) {\n            if MUTANT { self.sooner.notify_waiters() } else { self.sooner.notify_one() }"),
     // The hand-over to the cleanup.
     mutant("a dropped lock does not count until it is released", "shutdown|left", "engine/thread/background.rs",
-        "self.cleanup.take(Arc::clone(&request), guard)", "self.cleanup.take(Arc::clone(&request), if MUTANT { drop(guard); Arc::<InFlight>::default().join() } else { guard })"),
+        "self.cleanup.take(request.clone(), guard)", "self.cleanup.take(request.clone(), if MUTANT { drop(guard); Arc::<InFlight>::default().join() } else { guard })"),
 ];
