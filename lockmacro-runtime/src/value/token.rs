@@ -198,11 +198,16 @@ fn push_random(text: &mut String, random: u128) {
 }
 
 /// Writes a number in base 36.
-fn push_in_36(text: &mut String, number: u64) {
-    if number >= 36 {
-        push_in_36(text, number / 36);
+fn push_in_36(text: &mut String, mut number: u64) {
+    // No number has more digits.
+    let mut digits = [b'0'; 13];
+    let mut first = digits.len();
+    while first == digits.len() || number > 0 {
+        first -= 1;
+        digits[first] = b"0123456789abcdefghijklmnopqrstuvwxyz"[(number % 36) as usize];
+        number /= 36;
     }
-    text.extend(u32::try_from(number % 36).ok().and_then(|digit| char::from_digit(digit, 36)));
+    text.push_str(str::from_utf8(&digits[first..]).unwrap_or_default());
 }
 
 /// Hash of a key's value, to compare values.

@@ -256,10 +256,12 @@ impl Held {
         if self.was_released() {
             return None;
         }
-        let stays = !self.request.token.stays_for(Moment::now()).is_zero();
+        let now = Moment::now();
+        let stays = self.request.token.stays_for(now);
         let (end, caller, acquisition, renewal, counted) = {
             let mut state = self.state.lock();
-            let effects = state.life.on(LifeEvent::Ends { stays }, Moment::now());
+            let stays = !stays.is_zero();
+            let effects = state.life.on(LifeEvent::Ends { stays }, now);
             if !effects.is_over {
                 return None;
             }
@@ -277,7 +279,7 @@ impl Held {
         self.report_loss(cause);
         drop(counted);
         telemetry::released(&self.request.ask, self.since);
-        let held = self.since.elapsed() + self.request.token.stays_for(Moment::now());
+        let held = now.since(self.since) + stays;
         self.request.ask.keys().iter().for_each(|key| self.manager.hold_times.note(key, held));
         ScopeGuard::into_inner(leaving).hand_over()
     }
@@ -475,11 +477,12 @@ impl Held {
 /// Only a lock that was never held by a body has something left here.
 impl Drop for Held {
     fn drop(&mut self) {
-        let stays = !self.request.token.stays_for(Moment::now()).is_zero();
         let state = self.state.get_mut();
         let Some(acquisition) = state.acquisition.take() else { return };
         let caller = state.caller.take();
-        let end = state.life.on(LifeEvent::Ends { stays }, Moment::now()).end;
+        let now = Moment::now();
+        let stays = !self.request.token.stays_for(now).is_zero();
+        let end = state.life.on(LifeEvent::Ends { stays }, now).end;
         drop(Leaving { end, caller, acquisition: Some(acquisition) }.hand_over());
     }
 }
