@@ -210,11 +210,12 @@ impl Held {
             let mut state = self.state.lock();
             let mut effects = state.life.on(event, Moment::now());
             self.relied_until.set(state.life.relied_until());
-            // Under the mutex: a cleanup that begins now has to cover it.
+            // Under the mutex: a cleanup that begins now has to cover it, and each time that it is
+            // sent again.
             if let Some(sent) = effects.send
                 && sent.kind == CallKind::Extension
             {
-                self.request.token.note_kept_until(sent.at.after(sent.ttl));
+                self.request.token.note_kept_until(self.extended_again_until(sent).after(sent.ttl));
             }
             let leaving = effects.end.take().map(|end| {
                 let caller = state.caller.take();

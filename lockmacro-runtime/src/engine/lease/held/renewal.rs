@@ -62,7 +62,7 @@ impl Held {
         let Some(sent) = effects.send else { return self.checked(effects.left) };
         let unanswered = Unanswered(self, sent);
         let within = self.request.ask.ttl / 3;
-        let until = sent.at.after(within.min(self.manager.answer_time() * ANSWERS));
+        let until = self.extended_again_until(sent);
         let mut pauses = Backoff::new(EXTEND_AGAIN, EXTEND_AGAIN * 16);
         let held = loop {
             let how = RenewKind::Extended(within);
@@ -76,6 +76,11 @@ impl Held {
             }
         };
         self.checked(unanswered.answered(held).left)
+    }
+
+    /// Until when an extension is sent again whose failure may pass.
+    pub(super) fn extended_again_until(&self, sent: SentCall) -> Moment {
+        sent.at.after((self.request.ask.ttl / 3).min(self.manager.answer_time() * ANSWERS))
     }
 
     fn checked(&self, left: Result<Duration, LossCause>) -> Result<(), LockError> {
@@ -166,6 +171,16 @@ mod tests {
         let grant =
             Grant { sent: now, at: now, ttl: HOUR, earlier: Applied::No, fences: Vec::new() };
         Held::new(acquisition, grant, None, None).unwrap().unwrap()
+    }
+
+    #[tokio::test]
+    async fn the_cleanup_covers_an_extension_that_is_sent_again() {
+        let held = held();
+        let now = Moment::now();
+        let sent = held.on(LifeEvent::Extends { ttl: 2 * HOUR }).send.unwrap();
+        let last = held.extended_again_until(sent);
+        assert!(last > now);
+        assert!(now.after(held.request.lasts(now)) >= last.after(sent.ttl));
     }
 
     fn is_suspect(held: &Held) -> bool {
