@@ -30,6 +30,26 @@ async fn with_turn(server: &Server, turn: Duration) -> LockManager {
     LockManager::builder().turn(turn).connect(&server.url()).await.expect("there")
 }
 
+/// It has the token of the first one, whom the store shows to other processes. On a clock that stands
+/// still, because an offer lasts for a moment.
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_finds_a_lock_on_offer_is_shown_who_had_it_last() {
+    let manager = LockManager::builder().turn(ms(1_000)).isolated_memory();
+    let named = |name| waiting(&manager, KEY).name(name).acquire();
+    let first = named("first").await.expect("free");
+    let (mut second, mut third) = (pin!(named("second")), pin!(named("third")));
+    assert!(poll!(&mut second).is_pending() && poll!(&mut third).is_pending());
+    first.release().await.expect("still held");
+    second.await.expect("passed on").release().await.expect("still held");
+    match lock(&manager, KEY).acquire().await {
+        Err(LockError::Busy { holder, .. }) => {
+            assert!(holder.to_string().ends_with(":second"), "{holder}");
+        }
+        other => panic!("{other:?}"),
+    }
+    third.await.expect("passed on").release().await.expect("still held");
+}
+
 /// The fences of the callers of a turn come with its grant. A grant has more than one where there
 /// were fences before.
 #[tokio::test]
