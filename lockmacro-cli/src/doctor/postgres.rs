@@ -29,6 +29,12 @@ impl Patient<'_> {
             let text = format_args!("{foreign} belong to another user than their schema");
             self.problem("owners", text, install(self.url) + ": it names the statements");
         }
+        let altered = self.text("altered");
+        if !altered.is_empty() {
+            let text = "the procedures that check fences were altered: outside of a transaction, \
+                        where they protect nothing, they do not fail any more";
+            self.problem("altered", text, altered);
+        }
         if self.text("autovacuum") == "off" {
             let text = "autovacuum is off: the tables of the locks grow, and locks become slow";
             self.hint("autovacuum", text, on("autovacuum"));

@@ -411,6 +411,35 @@ async fn a_database_without_the_schema_and_with_unsafe_settings_is_found() {
     eventually("the setting is read", IN_TIME, async || !examined(&url, &[]).await.1).await;
 }
 
+/// PostgreSQL does not let such a procedure end a transaction, and so it finds itself in one.
+#[tokio::test]
+async fn a_check_of_fences_that_was_altered_is_found_and_mended_by_the_statements_that_are_shown() {
+    let database = Postgres::with(&[]).await;
+    let url = database.url_of("postgres", "");
+    assert_eq!(tool_at(&url, &["postgres", "install"]).await.code, Some(0));
+    let locks = LockManager::connect(&url).await.expect("there");
+    let lock = Lock::new("order:1").fenced().manager(&locks);
+    let check = lock.acquire().await.expect("free").fence_check().expect("it has one");
+    let client = database.connect().await;
+    let outside = async || {
+        let checked = client.execute(check.sql(), &[&check.key(), &check.fence()]).await;
+        checked.err().and_then(|error| error.code().map(|code| code.code().to_owned()))
+    };
+    assert_eq!(outside().await.as_deref(), Some("LM002"));
+    let altered = "ALTER PROCEDURE lm1.check_fence SET work_mem = '8MB';
+        ALTER PROCEDURE lm1.record_fence SECURITY DEFINER";
+    client.batch_execute(altered).await.expect("altered");
+    assert_eq!(outside().await, None, "it protects nothing, and does not say so");
+    for name in ["check_fence", "record_fence"] {
+        let statements = fix(&url, &[], "altered").await;
+        let statements: Vec<_> = statements.split_inclusive(';').collect();
+        let one = statements.iter().find(|statement| statement.contains(name)).expect(name);
+        client.batch_execute(one).await.expect(one);
+    }
+    assert_eq!(examined(&url, &[]).await, (vec![], false));
+    assert_eq!(outside().await.as_deref(), Some("LM002"));
+}
+
 /// As docs say to ask: by the user of the programs.
 #[tokio::test]
 async fn a_database_is_examined_by_a_user_without_rights_on_statistics() {

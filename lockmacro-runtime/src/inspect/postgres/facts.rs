@@ -57,9 +57,11 @@ async fn facts(postgres: &Postgres) -> Result<ServerFacts, RemoteError> {
     let rows = query(postgres, SETTINGS, Budget::brief(postgres.timeout)).await?;
     let pair = |row: &Row| Ok((column(row, 0)?, column(row, 1)?));
     let mut settings = rows.iter().map(pair).collect::<Result<BTreeMap<_, _>, RemoteError>>()?;
-    let foreign = foreign_parts(&postgres.pool.servers.schema);
-    let row = postgres.pool.query_one(PUSHES, &foreign, Budget::brief(postgres.timeout)).await?;
-    settings.insert("foreign_parts".to_owned(), column(&row, 0)?);
+    let schema = &postgres.pool.servers.schema;
+    for (name, parts) in [("foreign_parts", foreign_parts(schema)), ("altered", altered(schema))] {
+        let row = postgres.pool.query_one(PUSHES, &parts, Budget::brief(postgres.timeout)).await?;
+        settings.insert(name.to_owned(), column(&row, 0)?);
+    }
     Ok(ServerFacts {
         user: settings.remove("user"),
         missing_rights: Some(Vec::new()),
@@ -83,5 +85,19 @@ fn foreign_parts(schema: &str) -> String {
                 WHERE n.oid = relnamespace AND nspname = '{schema}' AND relowner <> nspowner
                     AND relname = ANY ('{{{tables}}}')
         ) x (thing)"
+    )
+}
+
+/// The statements that make procedures again what `schema.sql` has made, if they were altered. With
+/// a setting or the rights of its owner, a procedure may not end a transaction, as if it were called
+/// in one, and it is by this that a check finds out whether it is.
+fn altered(schema: &str) -> String {
+    let procedures = made(&["PROCEDURE"]);
+    format!(
+        "SELECT coalesce(string_agg(
+            format('ALTER PROCEDURE %s SECURITY INVOKER RESET ALL;', oid::regprocedure), ' '
+        ), '') FROM pg_catalog.pg_proc
+            WHERE pronamespace = '{schema}'::regnamespace::oid
+                AND proname = ANY ('{{{procedures}}}') AND (proconfig IS NOT NULL OR prosecdef)"
     )
 }
