@@ -125,6 +125,28 @@ async fn an_installation_calls_nothing_that_others_have_made() {
     assert_eq!(server.ask("SELECT who FROM public.seen"), [""; 0]);
 }
 
+/// Where it is off, a backslash in a string begins an escape.
+#[tokio::test]
+async fn an_installation_is_the_same_whatever_strings_a_role_has() {
+    let server = shared().await;
+    server.execute("CREATE ROLE escaping LOGIN SUPERUSER").await;
+    server.execute("ALTER ROLE escaping SET standard_conforming_strings = off").await;
+    let url = server.url_of("escaping", "schema=escaped");
+    made_by_version_2(&server, "escaped", "escaping").await;
+    for before in [2, 4] {
+        assert_eq!(install_schema(&url).await.expect("installed").before, Some(before));
+    }
+    works(&manager(&url).await, "escaped").await;
+    for name in ["escaped", "escaped_new"] {
+        let client = server.connect().await;
+        let off = "SET standard_conforming_strings = off";
+        client.batch_execute(off).await.expect("set");
+        client.batch_execute(&schema(name).expect("a name")).await.expect("it is SQL");
+    }
+    let url = server.url_of("escaping", "schema=escaped_new");
+    assert_eq!(install_schema(&url).await.expect("there").before, Some(4));
+}
+
 /// As `pg_dump` does.
 async fn reader(server: &Postgres, tables: &str) -> tokio_postgres::Client {
     let reader = server.connect().await;

@@ -87,7 +87,7 @@ async fn install(postgres: &Postgres) -> Result<Option<i32>, LockError> {
 /// The version of the schema, read and not called; no row without one.
 fn present(schema: &str) -> String {
     format!(
-        "SELECT substring(prosrc FROM '^SELECT (\\d+)$')::int FROM pg_catalog.pg_proc
+        "SELECT substring(prosrc FROM '^SELECT ([0-9]+)$')::int FROM pg_catalog.pg_proc
             WHERE pronamespace = pg_catalog.to_regnamespace('{schema}')::oid
                 AND proname = 'version'"
     )

@@ -22,8 +22,9 @@ BEGIN
   -- One after the other.
   PERFORM pg_advisory_xact_lock(hashtext('lm1'));
   SELECT oid, nspowner INTO ns, owner FROM pg_namespace WHERE nspname = 'lm1';
-  -- Read and not called: the owner of the schema may have written another one.
-  SELECT substring(prosrc FROM '^SELECT (\d+)$')::int INTO present FROM pg_proc
+  -- Read and not called: the owner of the schema may have written another one. What a backslash means
+  -- in a string depends on `standard_conforming_strings`, and so there is none in all of this.
+  SELECT substring(prosrc FROM '^SELECT ([0-9]+)$')::int INTO present FROM pg_proc
     WHERE pronamespace = ns AND proname = 'version' AND pronargs = 0
       AND to_regclass('lm1.lease') IS NOT NULL;
   SELECT pg_describe_object(classid, objid, objsubid) INTO other FROM pg_depend

@@ -42,3 +42,13 @@ pub(super) fn state(schema: &str) -> String {
             WHERE pronamespace = '{schema}'::regnamespace::oid AND proname = ANY ('{{{routines}}}')"
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_string_of_the_schema_depends_on_the_meaning_of_a_backslash() {
+        assert!(!(install("lm1") + &state("lm1")).contains('\\'));
+    }
+}
