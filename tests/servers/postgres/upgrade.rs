@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::future::pending;
 
 use futures::future::join_all;
+use lockmacro_runtime::LockError;
 use lockmacro_runtime::defer::{NewJob, Settled, TakeOptions};
 use lockmacro_runtime::inspect::{install_schema, schema};
 use lockmacro_tests::AcquireFenced as _;
@@ -247,6 +248,29 @@ async fn a_program_of_version_3_whose_check_was_an_answer_fails_after_the_upgrad
         assert_eq!(denied.as_deref(), expected, "{role}: {call}");
         three.client.batch_execute("ROLLBACK; RESET ROLE").await.expect("ended");
     }
+}
+
+/// PostgreSQL knows what depends on a function that is not called by its name at each call.
+#[tokio::test]
+async fn an_upgrade_names_what_of_others_depends_on_a_routine_that_it_removes() {
+    let server = shared().await;
+    let url = server.url_of("postgres", "schema=needed");
+    install_schema(&url).await.expect("made");
+    server.execute(&VERSION_3.replace("lm1", "needed")).await;
+    let theirs = "CREATE FUNCTION public.in_time(f bigint) RETURNS boolean LANGUAGE sql
+            BEGIN ATOMIC SELECT needed.check_fence('key', f); END;
+        CREATE VIEW public.recorded AS SELECT needed.record_fence('key', 7)";
+    server.execute(theirs).await;
+    for names in ["function public.in_time(bigint)", "view public.recorded"] {
+        let error = install_schema(&url).await.expect_err("it is needed");
+        let LockError::InvalidSetting { setting: "schema", detail, .. } = error else {
+            panic!("not a mistake in the schema: {error:?}");
+        };
+        assert!(detail.contains(&format!("{names} depends on function needed.")), "{detail}");
+        assert!(detail.contains("drop") && !detail.contains('\n'), "{detail}");
+        server.execute(&format!("DROP {names}")).await;
+    }
+    assert_eq!(install_schema(&url).await.expect("upgraded").before, Some(3));
 }
 
 /// Every column, index and function of a schema, and the rights to it.

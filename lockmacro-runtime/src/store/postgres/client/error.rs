@@ -96,6 +96,12 @@ fn meaning(error: &Error, without_reply: Applied) -> RemoteError {
             let why = format!("a word of SQL is no name for one: choose another ({detail})");
             last(LockError::invalid(setting_name::SCHEMA, why))
         }
+        // While installing: what of others stands on a routine or a table that an upgrade replaces.
+        SqlState::DEPENDENT_OBJECTS_STILL_EXIST => {
+            let others = reply.detail().unwrap_or_default().replace('\n', "; ");
+            let why = format!("{detail}: {others}: drop them, and make them again afterwards");
+            last(LockError::invalid(setting_name::SCHEMA, why))
+        }
         // In a key, a label, or a value.
         SqlState::UNTRANSLATABLE_CHARACTER | SqlState::CHARACTER_NOT_IN_REPERTOIRE => {
             let why = format!("its database cannot store a text: make one in UTF8 ({detail})");
