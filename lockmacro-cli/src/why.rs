@@ -30,6 +30,8 @@ struct Seen<'a> {
     /// There are more of them, and one of those may have asked earlier.
     truncated: bool,
     queue: &'a [QueuedWaiter],
+    /// The open transaction that has checked the last fence.
+    checked_by: Option<&'a str>,
     now: SystemTime,
     /// The URL, where the environment has another one.
     url: Option<&'a str>,
@@ -51,10 +53,17 @@ pub async fn explain(
         Err(LockError::KeyNotALock { .. }) if lock.is_some() => Vec::new(),
         Err(error) => return Err(error.into()),
     };
-    let url = url_of_arguments(url);
-    let now = SystemTime::now();
-    let seen =
-        Seen { key, lock: lock.as_ref(), holders: &holders, truncated, queue: &queue, now, url };
+    let checked_by = manager.inspector().checked_by(key).await?;
+    let seen = Seen {
+        key,
+        lock: lock.as_ref(),
+        holders: &holders,
+        truncated,
+        queue: &queue,
+        checked_by: checked_by.as_deref(),
+        now: SystemTime::now(),
+        url: url_of_arguments(url),
+    };
     let text = seen.sentences().join(" ");
     let text = if json {
         document(&json!({
@@ -69,6 +78,7 @@ pub async fn explain(
             "is_stuck": seen.is_stuck(),
             "processes": queue.len(),
             "callers": seen.callers(),
+            "checked_by": checked_by,
             "first_waits_ms": millis(queue.first().and_then(|first| seen.since(first.asked))),
         }))
     } else {
@@ -81,6 +91,10 @@ impl Seen<'_> {
     fn sentences(&self) -> Vec<String> {
         let Some(lock) = self.lock else {
             let next = match self.queue {
+                _ if self.checked_by.is_some() => {
+                    "If it hangs, end it: a process by `pg_terminate_backend`, and a prepared \
+                     transaction by `COMMIT PREPARED` or `ROLLBACK PREPARED`."
+                }
                 [] => {
                     "A caller that is refused all the same uses another key, key_prefix, server or \
                      database: compare it with `lockmacro locks`."
@@ -88,10 +102,11 @@ impl Seen<'_> {
                 _ => "The first one has it within seconds, or see what `lockmacro doctor` says.",
             };
             let free = format!("Nothing holds `{}`.", plain(self.key));
-            return vec![free, self.waiters(), next.to_owned()];
+            let parts = [Some(free), self.checked(), Some(self.waiters()), Some(next.to_owned())];
+            return parts.into_iter().flatten().collect();
         };
         let held = if lock.sharing.is_some() { self.shared(lock) } else { self.holder(lock) };
-        let parts = [Some(held), self.compared(), Some(self.waiters())];
+        let parts = [Some(held), self.checked(), self.compared(), Some(self.waiters())];
         parts.into_iter().flatten().chain([self.advice(lock)]).collect()
     }
 
@@ -181,6 +196,15 @@ impl Seen<'_> {
             (None, asked) => format!("{owner}, which asked for it {} ago", time(asked)),
             (held, _) => format!("{owner} for {}", time(held)),
         }
+    }
+
+    fn checked(&self) -> Option<String> {
+        let transaction = plain(self.checked_by?);
+        Some(format!(
+            "`{}` is granted to nobody else until a transaction has ended that has checked its \
+             fence: {transaction}.",
+            plain(self.key)
+        ))
     }
 
     fn compared(&self) -> Option<String> {
@@ -297,7 +321,8 @@ mod tests {
         url: Option<&str>,
     ) -> String {
         let now = SystemTime::UNIX_EPOCH + NOW;
-        let seen = Seen { key, lock, holders, truncated: false, queue, now, url };
+        let checked_by = None;
+        let seen = Seen { key, lock, holders, truncated: false, queue, checked_by, now, url };
         seen.sentences().join(" ")
     }
 

@@ -35,4 +35,12 @@ pub(crate) trait Inspection: Send + Sync {
         key: &'a LockKey,
         limit: usize,
     ) -> StoreFuture<'a, Result<Listing<QueuedWaiter>, LockError>>;
+
+    /// The open transaction that has checked a fence of a key, where the store knows such.
+    fn checked_by<'a>(
+        &'a self,
+        _key: &'a LockKey,
+    ) -> StoreFuture<'a, Result<Option<String>, LockError>> {
+        Box::pin(async { Ok(None) })
+    }
 }

@@ -183,6 +183,27 @@ impl Inspector {
         self.inspection()?.queue(&key, limit).await
     }
 
+    /// Returns which open or prepared transaction has [checked](crate::LockGuard::fence_check) the
+    /// last fence of a key, as text: on PostgreSQL nobody else is granted the lock until it has
+    /// ended. `None` when there is no such transaction, and on Redis, which does not know of any.
+    ///
+    /// ```no_run
+    /// # use lockmacro_runtime::{LockError, LockManager};
+    /// # async fn inspect(locks: LockManager) -> Result<(), LockError> {
+    /// if let Some(transaction) = locks.inspector().checked_by("order:42").await? {
+    ///     println!("not granted before the end of {transaction}");
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// Also [`LockError::InvalidKey`].
+    pub async fn checked_by(&self, key: impl Into<LockKey>) -> Result<Option<String>, LockError> {
+        let key = key.into();
+        key.check()?;
+        self.inspection()?.checked_by(&key).await
+    }
+
     /// Asks the servers about themselves: every primary of a cluster, every node of a Redlock. It
     /// takes a second, in which it watches their clocks. `lockmacro doctor` says what it means.
     ///

@@ -79,6 +79,17 @@ impl Inspection for Postgres {
             Ok(listing(look(self, "look_behind", values, key.as_str(), waiter).await?, limit))
         })
     }
+
+    fn checked_by<'a>(
+        &'a self,
+        key: &'a LockKey,
+    ) -> StoreFuture<'a, Result<Option<String>, LockError>> {
+        Box::pin(async move {
+            let read = |row: &Row| column(row, 0);
+            let found = look(self, "look_at_check", values![stored(key)], key.as_str(), read).await;
+            found.map(|found| found.into_iter().next())
+        })
+    }
 }
 
 /// Calls a function of the schema that only reads, and reads its rows.

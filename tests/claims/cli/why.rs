@@ -2,6 +2,8 @@
 
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
+use lockmacro_tests::Postgres;
+
 use super::*;
 
 /// A waiter knows how long its key is usually held.
@@ -33,6 +35,64 @@ async fn a_stuck_holder_is_found_by_one_command(backend: &Backend) {
     in_time(waiting).await.expect("its turn").release().await.expect("held");
     let said = tool(backend, &["why", key]).await;
     assert!(said.out.starts_with(&format!("Nothing holds `{key}`. Nobody waits")), "{said:?}");
+}
+
+/// Its holder has gone, and acquirers are refused all the same.
+#[on(postgres)]
+async fn a_transaction_that_has_checked_a_fence_is_named(backend: &Backend) {
+    let key = &*backend.key("order:1");
+    let locks = manager(backend, "web-3:4711").await;
+    let lock = Lock::new(key).ttl(LONG_TTL).fenced().manager(&locks);
+    let held = lock.acquire().await.expect("free");
+    let check = held.fence_check().expect("it has one");
+    let database = backend.database().expect("it is one");
+    let client = database.connect().await;
+    client.batch_execute("SET application_name = 'writer'; BEGIN").await.expect("begun");
+    client.execute(check.sql(), &[&check.key(), &check.fence()]).await.expect("in time");
+    let pid: i32 = client.query_one("SELECT pg_backend_pid()", &[]).await.expect("one").get(0);
+    let names = format!(
+        "`{key}` is granted to nobody else until a transaction has ended that has checked its \
+         fence: process {pid} (postgres, writer, since "
+    );
+    let said = tool(backend, &["why", key]).await;
+    assert!(said.out.starts_with(&format!("`{key}` is held by web-3:4711")), "{said:?}");
+    assert!(said.shows(&names), "{said:?}");
+    held.release().await.expect("held");
+    assert!(lock.acquire().await.expect_err("checked").is_busy());
+    let said = tool(backend, &["why", key]).await;
+    assert!(said.out.starts_with(&format!("Nothing holds `{key}`. {names}")), "{said:?}");
+    assert!(said.shows("`pg_terminate_backend`") && !said.shows("another key,"), "{said:?}");
+    client.batch_execute("ROLLBACK").await.expect("ended");
+    // A grant in flight locks the same row.
+    let token = format!("{:032x}", 7);
+    let ask = format!(
+        "BEGIN; SELECT lm1.ask('{{{key}}}', '{token}', 60000, '{{1}}', true, NULL, NULL, 1, 0)"
+    );
+    client.batch_execute(&ask).await.expect("asked");
+    let said = tool(backend, &["why", key, "--json"]).await.json();
+    assert_eq!(said["checked_by"], Value::Null);
+    client.batch_execute("ROLLBACK").await.expect("ended");
+    lock.acquire().await.expect("free").release().await.expect("held");
+}
+
+/// It stays after its connection, and also when the server restarts.
+#[tokio::test]
+async fn a_prepared_transaction_that_has_checked_a_fence_is_named() {
+    let database = Postgres::with(&["-F", "-c", "max_prepared_transactions=2"]).await;
+    let url = database.url();
+    let locks = LockManager::connect(&url).await.expect("there");
+    let lock = Lock::new("order:1").fenced().manager(&locks);
+    let held = lock.acquire().await.expect("free");
+    let check = held.fence_check().expect("it has one");
+    let client = database.connect().await;
+    client.batch_execute("BEGIN").await.expect("begun");
+    client.execute(check.sql(), &[&check.key(), &check.fence()]).await.expect("in time");
+    client.batch_execute("PREPARE TRANSACTION 'a writer'").await.expect("prepared");
+    held.release().await.expect("held");
+    let said = tool_at(&url, &["why", "order:1"]).await;
+    assert!(said.shows("checked its fence: the prepared transaction 'a writer'."), "{said:?}");
+    client.batch_execute("ROLLBACK PREPARED 'a writer'").await.expect("ended");
+    assert!(!tool_at(&url, &["why", "order:1"]).await.shows("transaction"));
 }
 
 /// The job would run twice.

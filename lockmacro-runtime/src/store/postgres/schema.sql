@@ -818,6 +818,24 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
     ORDER BY w.place LIMIT most
 $$;
 
+-- The open or prepared transaction that has checked the last fence of a key, so that nobody else is
+-- granted it. One that has also locked a row of `lease` is a grant, and over soon.
+CREATE OR REPLACE FUNCTION lm1.look_at_check(k text) RETURNS SETOF text
+LANGUAGE sql STABLE ROWS 1 SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
+  SELECT coalesce(
+    'process ' || l.pid || ' ('
+      || concat_ws(', ', a.usename, nullif(a.application_name, ''), 'since ' || a.xact_start) || ')',
+    format('the prepared transaction %L', p.gid)
+  ) FROM lm1.fence x
+    JOIN pg_locks l ON l.transactionid = x.xmax AND l.mode = 'ExclusiveLock' AND l.granted
+    LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+    LEFT JOIN pg_prepared_xacts p ON p.transaction = x.xmax
+    WHERE x.key = k AND NOT EXISTS (
+      SELECT FROM pg_locks m WHERE m.virtualtransaction = l.virtualtransaction
+        AND m.relation = 'lm1.lease'::regclass AND m.mode <> 'AccessShareLock'
+    )
+$$;
+
 -- The value that was kept under a name, and what is left of its time; NULL if there is none.
 CREATE OR REPLACE FUNCTION lm1.kept(k text, of text, OUT v text, OUT rest bigint)
 LANGUAGE sql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
