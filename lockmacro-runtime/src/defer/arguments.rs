@@ -52,8 +52,8 @@ fn write<T: Storable>(value: &T) -> Result<String, String> {
         serde_json::to_string(value).map_err(|error| located("it cannot be written", &error))?;
     let again = read(&text).map_err(|error| format!("it cannot be read again: {error}"))?;
     if !is_same(value, &again) {
-        let detail = "it is another value when it is read again, as `Some(NaN)` and `Some(None)` \
-                      are: pass one that JSON has";
+        let detail =
+            "it is another value when it is read again, as `Some(NaN)` and `Some(None)` are";
         return Err(detail.to_owned());
     }
     Ok(text)

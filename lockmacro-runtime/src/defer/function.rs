@@ -25,7 +25,7 @@ use crate::sys::backoff::{Backoff, jittered};
 use crate::sys::random;
 use crate::sys::sync::Mutex;
 use crate::sys::time::Instant;
-use crate::value::error::{LockError, UnavailableReason};
+use crate::value::error::LockError;
 
 /// Default delay before the first attempt.
 const DELAY: Duration = Duration::from_secs(30);
@@ -312,11 +312,11 @@ impl<A> DeferredFn<A> {
     ///
     /// # Errors
     /// - those of the server, and [`LockError::ShutDown`];
-    /// - [`LockError::InvalidSetting`] for such an id, and for arguments that are too large;
+    /// - [`LockError::InvalidSetting`] for such an id, and for arguments that are too large, or that
+    ///   JSON changes, as `NaN` and `Some(None)`: the text names the argument;
     /// - [`LockError::InvalidSetting`] for a function that keeps the
     ///   [latest](DeferredFn::latest) job of each key: jobs by hand have no key, so none of them
-    ///   would be the latest;
-    /// - [`LockError::Unavailable`] for arguments that cannot be stored.
+    ///   would be the latest.
     ///
     /// # Cancellation
     /// When the future is dropped, the job may have been stored.
@@ -419,8 +419,8 @@ impl<A> DeferredFn<A> {
     /// The arguments as they are stored.
     fn text(&self, arguments: &A) -> Result<String, LockError> {
         (self.write)(arguments).map_err(|error| {
-            let detail = format!("the arguments cannot be stored: {error}");
-            LockError::because(UnavailableReason::Local, detail)
+            let detail = format!("{error}: pass a value that JSON keeps, such as an id");
+            LockError::invalid("arguments", detail)
         })
     }
 
@@ -575,6 +575,8 @@ async fn on_a_blocking_thread(call: impl FnOnce() -> JobEnd + Send + 'static) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::defer::argument;
+    use crate::value::holder::Holder;
 
     fn function(delay: Duration) -> Deferrable {
         DeferredFn::new("f", (), |()| async {}).delay(delay).attempts(10).function
@@ -584,6 +586,31 @@ mod tests {
     fn is_about(delay: Option<Duration>, expected: Duration) -> bool {
         let delay = delay.expect("it is due again");
         (expected.mul_f64(0.75)..expected.mul_f64(1.25)).contains(&delay)
+    }
+
+    /// No server was asked, and no retry helps.
+    #[tokio::test]
+    async fn an_argument_that_json_changes_is_a_mistake_that_names_it_and_says_what_to_pass() {
+        let locks = LockManager::isolated_memory();
+        let price = argument::<f64>("price");
+        let discount = argument::<Option<f64>>("discount");
+        let audits = DeferredFn::new("f", (price, discount), |_| async {}).manager(&locks);
+        for (price, discount, named) in
+            [(f64::NAN, None, "`price`: "), (1.0, Some(f64::INFINITY), "`discount`: ")]
+        {
+            let arguments = || (price, discount);
+            let busy = LockError::busy("key", Holder::default(), Duration::ZERO);
+            for error in [
+                audits.clone().enqueue("one", arguments()).await.expect_err("by hand"),
+                audits.clone().defer(busy.clone(), arguments()).await,
+                audits.clone().defer_blocking(busy, arguments()),
+            ] {
+                let LockError::InvalidSetting { setting: "arguments", detail, .. } = &error else {
+                    panic!("not the caller's mistake: {error:?}");
+                };
+                assert!(detail.contains(named) && detail.contains(": pass"), "{detail}");
+            }
+        }
     }
 
     #[test]
