@@ -67,15 +67,9 @@ pub(crate) struct Silence {
 }
 
 /// Counts a server that is down in a gauge until it is back, or not used any more: then no answer
-/// would end its outage.
+/// would end its outage. Who makes it adds the one that its drop takes away. Both call the recorder
+/// of the program, which may ask for the health of a server, and so neither is done under a mutex.
 struct DownGauge(String);
-
-impl DownGauge {
-    fn new(server: String) -> Self {
-        add(&server, 1.0);
-        Self(server)
-    }
-}
 
 impl Drop for DownGauge {
     fn drop(&mut self) {
@@ -190,19 +184,23 @@ impl Health {
         // A failure long after the last one begins another outage: nobody has asked in between.
         let goes_on =
             |last: &Outage| last.logged.is_some() || now.duration_since(last.last) <= OUTAGE_GAP;
-        let (since, logged) = match outage.take().filter(goes_on) {
-            Some(Outage { since, logged, .. }) => (since, logged),
-            None => (now, None),
+        // Its cause may be an error of the program's own store, and is dropped without the mutex.
+        let mut earlier = outage.take();
+        let (since, logged) = match &mut earlier {
+            Some(last) if goes_on(last) => (last.since, last.logged.take()),
+            _ => (now, None),
         };
         let lasts = now.duration_since(since);
         let down = (logged.is_none() && lasts >= least).then(server);
-        let logged = logged.or_else(|| down.clone().map(DownGauge::new));
+        let logged = logged.or_else(|| down.clone().map(DownGauge));
         let cause = cause.cloned();
         *outage = Some(Outage { since, last: now, reason, cause, logged });
         // A tracing subscriber may be slow, and every answer waits for the mutex.
         drop(outage);
         if let Some(server) = down {
             let since = lasts;
+            // If the server is back meanwhile, its gauge takes this away before it is added.
+            add(&server, 1.0);
             tracing::warn!(%server, ?since, %reason, "lock server down");
         }
     }
@@ -405,6 +403,30 @@ mod tests {
         assert_eq!(monitor.servers.lock().len(), 2, "names are not kept");
     }
 
+    #[cfg(feature = "metrics")]
+    #[test]
+    fn a_recorder_of_metrics_may_ask_for_the_health_that_it_is_told_of() {
+        let (done, is_done) = std::sync::mpsc::channel();
+        // A deadlock is that of another thread.
+        std::thread::spawn(move || {
+            let health = Arc::<Health>::default();
+            let recorder = recorder::Asking(Arc::downgrade(&health), Arc::default());
+            metrics::with_local_recorder(&recorder, || {
+                for _ in 0..2 {
+                    let reason = UnavailableReason::Timeout;
+                    health.failed(reason, None, Duration::ZERO, || "a:1".to_owned());
+                }
+                assert!(health.is_down());
+                health.answered(|| "a:1".to_owned());
+                health.failed(UnavailableReason::Timeout, None, Duration::ZERO, String::new);
+                drop(health);
+            });
+            done.send(recorder.1.lock().clone()).expect("it is waited for");
+        });
+        let told = is_done.recv_timeout(Duration::from_secs(10)).expect("no deadlock");
+        assert_eq!(told, [1.0, -1.0, 1.0, -1.0]);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn of_many_failures_few_are_logged_at_warn() {
         let monitor = Monitor::default();
@@ -459,5 +481,47 @@ mod tests {
         (0..9).for_each(|_| round_trip.noted(now, Duration::MAX));
         assert!(round_trip.longest() > ms(1_000) && round_trip.longest() < ms(9_000_000));
         round_trip.noted(now, Duration::ZERO);
+    }
+
+    #[cfg(feature = "metrics")]
+    mod recorder {
+        use metrics::{
+            Counter, Gauge, GaugeFn, Histogram, Key, KeyName, Metadata, Recorder, SharedString,
+            Unit,
+        };
+
+        use super::*;
+
+        /// Asks for the health of a server whenever it is told of it, and notes what it is told.
+        #[derive(Clone)]
+        pub(super) struct Asking(pub Weak<Health>, pub Arc<Mutex<Vec<f64>>>);
+
+        impl GaugeFn for Asking {
+            fn increment(&self, value: f64) {
+                let _ = self.0.upgrade().map(|health| health.now());
+                self.1.lock().push(value);
+            }
+
+            fn decrement(&self, _: f64) {}
+            fn set(&self, _: f64) {}
+        }
+
+        impl Recorder for Asking {
+            fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+            fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+            fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+            fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
+                Counter::noop()
+            }
+
+            fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+                Gauge::from_arc(Arc::new(self.clone()))
+            }
+
+            fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+                Histogram::noop()
+            }
+        }
     }
 }
