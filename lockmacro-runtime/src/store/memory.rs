@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::mem;
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
 
@@ -14,10 +15,10 @@ use crate::protocol::request::Request;
 use crate::reuse::Values;
 use crate::store::backend::{Backend, Facts, RenewKind, Wait};
 use crate::store::shutdown::Shutdown;
-use crate::store::subscriptions::Subscriptions;
+use crate::store::subscriptions::{Alarms, Subscriptions};
 use crate::store::tick::tick;
 use crate::sys::random::{self, HashMap};
-use crate::sys::sync::Mutex;
+use crate::sys::sync::{Mutex, MutexGuard};
 use crate::sys::time::{Instant, Moment, wall_clock};
 use crate::value::applied::Applied;
 use crate::value::error::{LockError, UnavailableReason};
@@ -36,7 +37,7 @@ const SWEEP_FROM: usize = 64;
 
 #[derive(Clone)]
 pub(crate) struct Memory {
-    table: Arc<Mutex<LockTable>>,
+    table: Arc<Table>,
     subscriptions: Arc<Subscriptions>,
     /// Whether every lock is granted.
     is_disabled: bool,
@@ -57,6 +58,45 @@ struct LockTable {
     /// The number of keys at which expired ones are removed next.
     sweep_at: usize,
     last_fence: u64,
+    /// The waiters that are to repeat their requests, until the table is unlocked.
+    alarms: Alarms,
+}
+
+/// The table under its mutex.
+#[derive(Default)]
+struct Table(Mutex<LockTable>);
+
+/// The locked table. Its alarms leave after the mutex, as they run wakers of the program.
+struct LockedTable<'a> {
+    table: MutexGuard<'a, LockTable>,
+    /// After the table, so that it is dropped after that.
+    alarms: Alarms,
+}
+
+impl Table {
+    fn lock(&self) -> LockedTable<'_> {
+        LockedTable { table: self.0.lock(), alarms: Alarms::default() }
+    }
+}
+
+impl Deref for LockedTable<'_> {
+    type Target = LockTable;
+
+    fn deref(&self) -> &LockTable {
+        &self.table
+    }
+}
+
+impl DerefMut for LockedTable<'_> {
+    fn deref_mut(&mut self) -> &mut LockTable {
+        &mut self.table
+    }
+}
+
+impl Drop for LockedTable<'_> {
+    fn drop(&mut self) {
+        self.alarms = mem::take(&mut self.table.alarms);
+    }
 }
 
 #[derive(Debug)]
@@ -218,7 +258,8 @@ impl Memory {
                 && let Some(first) = table.queues.get(key).and_then(VecDeque::front)
             {
                 // The first waiter repeats its request, and learns how long the key is kept.
-                self.subscriptions.alarm(first.number);
+                let number = first.number;
+                self.subscriptions.alarm_later(number, &mut table.alarms);
             }
             // A key without holders is forgotten.
             table.holders(key, now);
@@ -374,7 +415,7 @@ impl LockTable {
             }
             let Some(MemoryWaiter { token, ttl, number, .. }) = self.remove(key, 0) else { return };
             // A waiter without a subscription was dropped, and the next one is served.
-            if subscriptions.alarm(number) {
+            if subscriptions.alarm_later(number, &mut self.alarms) {
                 // A stopped waiter must not keep the lock for the whole ttl.
                 let expires = now.after(ttl.min(CONFIRM_WINDOW));
                 self.grant(key, MemoryHolder { token, expires, is_exclusive: mode.is_exclusive() });
@@ -523,5 +564,38 @@ mod tests {
         assert!(matches!(Memory::shared().ask(&second, None), Ok(Answer::Contended { .. })));
         assert!(matches!(Memory::new().ask(&second, None), Ok(Answer::Granted(_))));
         assert_eq!(Memory::shared().remove(&first), Released::Held);
+    }
+
+    /// What a waker of an executor may do when it is woken.
+    struct Acting<F: Fn() + Send + Sync>(F);
+
+    impl<F: Fn() + Send + Sync> std::task::Wake for Acting<F> {
+        fn wake(self: Arc<Self>) {
+            (self.0)();
+        }
+    }
+
+    #[test]
+    fn a_waker_may_use_the_store_that_hands_a_lock_off() {
+        let (done, is_done) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let memory = Memory::new();
+            let ttl = Duration::from_secs(60);
+            let held = request("order:42", ttl);
+            memory.ask(&held, None).unwrap();
+            let subscription = memory.subscriptions.join(0, 0);
+            let waits = request("order:42", ttl);
+            memory.ask(&waits, Some(subscription.number())).unwrap();
+            let used = memory.clone();
+            let waker = Arc::new(Acting(move || assert!(!used.is_empty()))).into();
+            let mut signal = std::pin::pin!(subscription.signal());
+            let polled = signal.as_mut().poll(&mut std::task::Context::from_waker(&waker));
+            assert!(polled.is_pending());
+            assert_eq!(memory.remove(&held), Released::Held);
+            let polled = signal.poll(&mut std::task::Context::from_waker(&waker));
+            done.send(polled.is_ready()).unwrap();
+        });
+        // Otherwise it waits for itself.
+        assert_eq!(is_done.recv_timeout(Duration::from_secs(10)), Ok(true));
     }
 }

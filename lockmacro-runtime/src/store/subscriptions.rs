@@ -123,16 +123,35 @@ impl Subscriptions {
 
     /// Makes one waiter repeat its request. Returns whether there is one.
     pub(crate) fn alarm(&self, number: u64) -> bool {
-        // Without the mutex: a waker may drop a waiter, which takes it.
+        self.alarm_later(number, &mut Alarms::default())
+    }
+
+    /// The same once the alarms are dropped, for a caller that holds a mutex.
+    pub(crate) fn alarm_later(&self, number: u64, alarms: &mut Alarms) -> bool {
         let inbox = self.inboxes.lock().get(&number).map(Arc::clone);
-        inbox.map(|inbox| inbox.signal(Signal::Unknown)).is_some()
+        let is_there = inbox.is_some();
+        alarms.0.extend(inbox);
+        is_there
     }
 
     /// Makes every waiter in one of these slots repeat its request.
     pub(crate) fn alarm_where(&self, slots: impl Fn(u16) -> bool) {
-        for inbox in self.inboxes.lock().values().filter(|inbox| slots(inbox.slot)) {
-            inbox.signal(Signal::Unknown);
-        }
+        let inboxes = self.inboxes.lock();
+        let alarms = inboxes.values().filter(|inbox| slots(inbox.slot)).cloned();
+        let alarms = Alarms(alarms.collect());
+        drop(inboxes);
+        drop(alarms);
+    }
+}
+
+/// Waiters that repeat their requests when this is dropped. That must be without a mutex: a waker
+/// runs code of the program, which may drop a waiter or ask for a lock.
+#[derive(Debug, Default)]
+pub(crate) struct Alarms(Vec<Arc<Inbox>>);
+
+impl Drop for Alarms {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|inbox| inbox.signal(Signal::Unknown));
     }
 }
 
@@ -153,13 +172,17 @@ impl Inbox {
     }
 
     fn poll(&self, cx: &Context<'_>) -> Poll<Signal> {
+        // Cloned, and the one before dropped, without the mutex: both may run code of an executor.
+        let waker = cx.waker().clone();
         let mut received = self.received.lock();
-        *received = Received::Awaited(match mem::take(&mut *received) {
-            Received::Signal(signal) => return Poll::Ready(signal),
-            Received::Awaited(waker) if waker.will_wake(cx.waker()) => waker,
-            Received::Awaited(_) | Received::Nothing => cx.waker().clone(),
-        });
-        Poll::Pending
+        let has_signal = matches!(*received, Received::Signal(_));
+        let next = if has_signal { Received::Nothing } else { Received::Awaited(waker) };
+        let before = mem::replace(&mut *received, next);
+        drop(received);
+        match before {
+            Received::Signal(signal) => Poll::Ready(signal),
+            Received::Awaited(_) | Received::Nothing => Poll::Pending,
+        }
     }
 }
 
@@ -231,6 +254,8 @@ impl Drop for AbandonedToken {
 
 #[cfg(test)]
 mod tests {
+    use std::task::Wake;
+
     use super::*;
 
     fn hand_off() -> HandOff {
@@ -301,6 +326,65 @@ mod tests {
         assert!(futures::poll!(std::pin::pin!(token.granted())).is_pending(), "it was told");
         drop(token);
         assert!(subscriptions.abandoned.lock().is_empty());
+    }
+
+    /// What a waker of an executor may do, in its wake or its drop.
+    struct Acting<F: Fn() + Send + Sync + 'static>(F);
+
+    impl<F: Fn() + Send + Sync + 'static> Wake for Acting<F> {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    impl<F: Fn() + Send + Sync + 'static> Drop for Acting<F> {
+        fn drop(&mut self) {
+            (self.0)();
+        }
+    }
+
+    /// Fails where `act` waits for itself.
+    fn ends(act: impl FnOnce() + Send + 'static) {
+        let (done, is_done) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            act();
+            done.send(()).expect("it is waited for");
+        });
+        is_done.recv_timeout(Duration::from_secs(10)).expect("no deadlock");
+    }
+
+    fn poll_with(subscription: &Subscription, waker: Waker) -> Poll<Signal> {
+        let signal = std::pin::pin!(subscription.signal());
+        signal.poll(&mut Context::from_waker(&waker))
+    }
+
+    /// As one that drops the task of another waiter.
+    #[test]
+    fn a_waker_may_drop_a_waiter_while_all_are_alarmed() {
+        ends(|| {
+            let subscriptions = Arc::new(Subscriptions::default());
+            let [woken, dropped] = [1, 2].map(|bits| subscriptions.join(7, bits));
+            let dropped = Mutex::new(Some(dropped));
+            let waker = Waker::from(Arc::new(Acting(move || drop(dropped.lock().take()))));
+            assert!(poll_with(&woken, waker).is_pending());
+            subscriptions.alarm_where(|slot| slot == 7);
+            assert_eq!(subscriptions.inboxes.lock().len(), 1);
+        });
+    }
+
+    #[test]
+    fn a_waker_may_alarm_its_waiter_when_another_one_takes_its_place() {
+        ends(|| {
+            let subscriptions = Arc::new(Subscriptions::default());
+            let subscription = subscriptions.join(7, 1);
+            let all = Arc::clone(&subscriptions);
+            let number = subscription.number();
+            let waker = Waker::from(Arc::new(Acting(move || assert!(all.alarm(number)))));
+            assert!(poll_with(&subscription, waker).is_pending());
+            assert!(poll_with(&subscription, Waker::noop().clone()).is_pending());
+            assert_eq!(
+                poll_with(&subscription, Waker::noop().clone()),
+                Poll::Ready(Signal::Unknown)
+            );
+        });
     }
 
     #[test]
