@@ -54,3 +54,50 @@ pub(crate) fn refused(name: Cow<'static, str>, reason: &'static str) {
     let labels = [("name", name), ("reason", reason.into())];
     tell!(counter, "lockmacro_refusals_total", labels, increment(1));
 }
+
+/// A recorder of metrics for tests.
+#[cfg(all(test, feature = "metrics"))]
+pub(crate) mod gauges {
+    use std::sync::Arc;
+
+    use metrics::{
+        Counter, Gauge, GaugeFn, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+    };
+
+    /// Calls a function with each change of a gauge.
+    #[derive(Clone)]
+    pub(crate) struct Gauges(Arc<dyn Fn(f64) + Send + Sync>);
+
+    impl Gauges {
+        pub(crate) fn new(changed: impl Fn(f64) + Send + Sync + 'static) -> Self {
+            Self(Arc::new(changed))
+        }
+    }
+
+    impl GaugeFn for Gauges {
+        fn increment(&self, change: f64) {
+            (self.0)(change);
+        }
+
+        fn decrement(&self, _: f64) {}
+        fn set(&self, _: f64) {}
+    }
+
+    impl Recorder for Gauges {
+        fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+        fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
+            Counter::noop()
+        }
+
+        fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+            Gauge::from_arc(Arc::new(self.clone()))
+        }
+
+        fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+            Histogram::noop()
+        }
+    }
+}

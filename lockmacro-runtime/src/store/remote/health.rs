@@ -133,14 +133,16 @@ impl Monitor {
 
     /// Whether any server is down, so that a failure need not be logged.
     pub(crate) fn is_any_down(&self) -> bool {
-        let servers = self.servers.lock();
-        servers.values().filter_map(Weak::upgrade).any(|health| health.is_down())
+        // Dropped without the mutex: the last one to drop a health that is down tells a recorder.
+        let servers: Vec<_> = self.servers.lock().values().filter_map(Weak::upgrade).collect();
+        servers.iter().any(|health| health.is_down())
     }
 
     /// Whether to log a failed call at WARN: not while a server is down, and one in `WARN_EVERY`.
     pub(crate) fn is_news(&self) -> bool {
+        let is_down = self.is_any_down();
         let mut warned = self.warned.lock();
-        let is = !self.is_any_down() && warned.is_none_or(|last| last.elapsed() >= WARN_EVERY);
+        let is = !is_down && warned.is_none_or(|last| last.elapsed() >= WARN_EVERY);
         if is {
             *warned = Some(Instant::now());
         }
@@ -353,6 +355,8 @@ mod tests {
     use tokio::time::advance;
 
     use super::*;
+    #[cfg(feature = "metrics")]
+    use crate::sys::metrics::gauges::Gauges;
 
     const LEAST: Duration = Duration::from_millis(500);
 
@@ -410,7 +414,13 @@ mod tests {
         // A deadlock is that of another thread.
         std::thread::spawn(move || {
             let health = Arc::<Health>::default();
-            let recorder = recorder::Asking(Arc::downgrade(&health), Arc::default());
+            let asked = Arc::downgrade(&health);
+            let told = Arc::<Mutex<Vec<f64>>>::default();
+            let all = Arc::clone(&told);
+            let recorder = Gauges::new(move |change| {
+                let _ = asked.upgrade().map(|health| health.now());
+                all.lock().push(change);
+            });
             metrics::with_local_recorder(&recorder, || {
                 for _ in 0..2 {
                     let reason = UnavailableReason::Timeout;
@@ -421,7 +431,7 @@ mod tests {
                 health.failed(UnavailableReason::Timeout, None, Duration::ZERO, String::new);
                 drop(health);
             });
-            done.send(recorder.1.lock().clone()).expect("it is waited for");
+            done.send(told.lock().clone()).expect("it is waited for");
         });
         let told = is_done.recv_timeout(Duration::from_secs(10)).expect("no deadlock");
         assert_eq!(told, [1.0, -1.0, 1.0, -1.0]);
@@ -481,47 +491,5 @@ mod tests {
         (0..9).for_each(|_| round_trip.noted(now, Duration::MAX));
         assert!(round_trip.longest() > ms(1_000) && round_trip.longest() < ms(9_000_000));
         round_trip.noted(now, Duration::ZERO);
-    }
-
-    #[cfg(feature = "metrics")]
-    mod recorder {
-        use metrics::{
-            Counter, Gauge, GaugeFn, Histogram, Key, KeyName, Metadata, Recorder, SharedString,
-            Unit,
-        };
-
-        use super::*;
-
-        /// Asks for the health of a server whenever it is told of it, and notes what it is told.
-        #[derive(Clone)]
-        pub(super) struct Asking(pub Weak<Health>, pub Arc<Mutex<Vec<f64>>>);
-
-        impl GaugeFn for Asking {
-            fn increment(&self, value: f64) {
-                let _ = self.0.upgrade().map(|health| health.now());
-                self.1.lock().push(value);
-            }
-
-            fn decrement(&self, _: f64) {}
-            fn set(&self, _: f64) {}
-        }
-
-        impl Recorder for Asking {
-            fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-            fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-            fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-
-            fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
-                Counter::noop()
-            }
-
-            fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
-                Gauge::from_arc(Arc::new(self.clone()))
-            }
-
-            fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
-                Histogram::noop()
-            }
-        }
     }
 }

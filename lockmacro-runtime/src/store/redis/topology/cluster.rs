@@ -5,6 +5,7 @@
 //! one command only. A redirected command was not applied.
 
 use std::fmt;
+use std::mem;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -178,11 +179,12 @@ impl Cluster {
             let node = next.node_at(&at).cloned();
             next.assign(slots, node.unwrap_or_else(|| self.node_at(at, source)));
         }
-        let moved = self.change(|map| {
+        let (moved, before) = self.change(|map| {
             let moved = next.differs_from(map);
-            *map = next;
-            moved
+            (moved, mem::replace(map, next))
         });
+        // Without the mutex: the drop of a node that is down tells a recorder of metrics.
+        drop(before);
         if !moved.is_empty() {
             // After the change of the map, by which the waiters ask again.
             self.0.grants.interrupted(&moved);
@@ -423,6 +425,8 @@ fn ranges(source: Option<&ConnectionAddr>, reply: &Value) -> Option<Vec<Assigned
 mod tests {
     use super::*;
     use crate::store::redis::client::url::{Addresses, Deployment};
+    #[cfg(feature = "metrics")]
+    use crate::sys::metrics::gauges::Gauges;
     use crate::value::url::Url;
 
     #[test]
@@ -452,6 +456,39 @@ mod tests {
         let background = node(&cluster.apart(&Grants::new(true, "")), "one");
         assert!(std::ptr::eq(main.health(), background.health()));
         assert!(!std::ptr::eq(main.health(), node(&cluster, "two").health()));
+    }
+
+    /// Its outage ends then, as no answer would end it.
+    #[cfg(feature = "metrics")]
+    #[test]
+    fn a_recorder_of_metrics_may_use_the_cluster_that_a_node_which_is_down_leaves() {
+        let (done, is_done) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let timeout = Duration::from_secs(1);
+            let url = Url::parse("redis-cluster://one:7000").unwrap();
+            let Deployment { settings, .. } = Deployment::of(&url, timeout).unwrap();
+            let grants = Grants::new(true, "");
+            let cluster = Cluster::new(Vec::new(), settings, timeout, &Arc::default(), &grants);
+            let take = |host: &str| {
+                let at = ConnectionAddr::Tcp(host.to_owned(), 7000);
+                let node = cluster.new_node(at.clone());
+                cluster.take(&node, vec![(0..=SLOTS - 1, at)]);
+                node
+            };
+            let used = cluster.clone();
+            let recorder = Gauges::new(move |change| {
+                done.send((change, used.known(0).is_some())).unwrap();
+            });
+            metrics::with_local_recorder(&recorder, || {
+                let down = UnavailableReason::Timeout;
+                take("one").health().failed(down, None, Duration::ZERO, || "one".to_owned());
+                drop(take("two"));
+            });
+        });
+        for change in [1.0, -1.0] {
+            let told = is_done.recv_timeout(Duration::from_secs(10)).expect("no deadlock");
+            assert_eq!(told, (change, true));
+        }
     }
 
     fn text(text: &str) -> Value {
