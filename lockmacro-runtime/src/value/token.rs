@@ -51,7 +51,8 @@ impl Token {
         let About { asked, could_wait, permits, note } = about;
         // The exact length of most tokens, so that the box needs no second allocation.
         let marked = |text: &str| text.len() + usize::from(!text.is_empty());
-        let about = asked.map_or(0, |_| " ~t8nxqs".len()) + marked(note.unwrap_or_default());
+        let time = asked.map_or(0, |_| " t8nxqs".len() + usize::from(could_wait));
+        let about = time + marked(note.unwrap_or_default());
         let room = label.len() + marked(name) + about + "/".len() + RANDOM_DIGITS;
         let mut text = String::with_capacity(room);
         text.push_str(label);
