@@ -91,10 +91,7 @@ impl Seen<'_> {
     fn sentences(&self) -> Vec<String> {
         let Some(lock) = self.lock else {
             let next = match self.queue {
-                _ if self.checked_by.is_some() => {
-                    "If it hangs, end it: a process by `pg_terminate_backend`, and a prepared \
-                     transaction by `COMMIT PREPARED` or `ROLLBACK PREPARED`."
-                }
+                _ if self.checked_by.is_some() => "",
                 [] => {
                     "A caller that is refused all the same uses another key, key_prefix, server or \
                      database: compare it with `lockmacro locks`."
@@ -102,7 +99,8 @@ impl Seen<'_> {
                 _ => "The first one has it within seconds, or see what `lockmacro doctor` says.",
             };
             let free = format!("Nothing holds `{}`.", plain(self.key));
-            let parts = [Some(free), self.checked(), Some(self.waiters()), Some(next.to_owned())];
+            let next = Some(next).filter(|next| !next.is_empty()).map(str::to_owned);
+            let parts = [Some(free), self.checked(), Some(self.waiters()), next];
             return parts.into_iter().flatten().collect();
         };
         let held = if lock.sharing.is_some() { self.shared(lock) } else { self.holder(lock) };
@@ -201,8 +199,10 @@ impl Seen<'_> {
     fn checked(&self) -> Option<String> {
         let transaction = plain(self.checked_by?);
         Some(format!(
-            "`{}` is granted to nobody else until a transaction has ended that has checked its \
-             fence: {transaction}.",
+            "Whatever becomes of the lock, `{}` is granted to nobody else until a transaction has \
+             ended that has locked its fence, as a check does: {transaction}. If that transaction \
+             hangs, end it: `SELECT pg_terminate_backend(…)` with the number of its process, or \
+             `ROLLBACK PREPARED` or `COMMIT PREPARED`.",
             plain(self.key)
         ))
     }
@@ -276,6 +276,7 @@ impl Seen<'_> {
             (..=2, Some(_)) => {
                 format!("{hangs} it on {} by `kill {id}`: its command gets that too.", plain(host))
             }
+            _ if self.checked_by.is_some() => "If it hangs, end it.".to_owned(),
             _ => "If it hangs, end it, and the lock is free when the lease ends.".to_owned(),
         };
         let dead = match lock.sharing {

@@ -5,6 +5,7 @@ pub(crate) mod schema;
 
 use std::time::Duration;
 
+use tokio::time::sleep;
 use tokio_postgres::Row;
 
 use crate::inspect::found::{HeldLock, Listing, QueuedWaiter};
@@ -22,6 +23,8 @@ use crate::value::token::Token;
 
 /// Most waiters or holders of a key that are returned.
 const LISTED_MAX: usize = 1_000;
+/// Longer than a server needs to end a transaction that is over.
+const GRANT_OVER: Duration = Duration::from_millis(50);
 
 impl Inspection for Postgres {
     fn held<'a>(
@@ -86,8 +89,19 @@ impl Inspection for Postgres {
     ) -> StoreFuture<'a, Result<Option<String>, LockError>> {
         Box::pin(async move {
             let read = |row: &Row| column(row, 0);
-            let found = look(self, "look_at_check", values![stored(key)], key.as_str(), read).await;
-            found.map(|found| found.into_iter().next())
+            let found = async || {
+                look(self, "look_at_check", values![stored(key)], key.as_str(), read)
+                    .await
+                    .map(|found| found.into_iter().next())
+            };
+            let first: Option<String> = found().await?;
+            if first.is_none() {
+                return Ok(None);
+            }
+            // A grant that was just over may look like a check. It is another one next time.
+            sleep(GRANT_OVER).await;
+            let again = found().await?;
+            Ok(again.filter(|again| first.as_ref() == Some(again)))
         })
     }
 }

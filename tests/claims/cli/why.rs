@@ -51,17 +51,19 @@ async fn a_transaction_that_has_checked_a_fence_is_named(backend: &Backend) {
     client.execute(check.sql(), &[&check.key(), &check.fence()]).await.expect("in time");
     let pid: i32 = client.query_one("SELECT pg_backend_pid()", &[]).await.expect("one").get(0);
     let names = format!(
-        "`{key}` is granted to nobody else until a transaction has ended that has checked its \
-         fence: process {pid} (postgres, writer, since "
+        "Whatever becomes of the lock, `{key}` is granted to nobody else until a transaction has \
+         ended that has locked its fence, as a check does: transaction "
     );
+    let process = format!(" of process {pid} (postgres, writer, since ");
     let said = tool(backend, &["why", key]).await;
     assert!(said.out.starts_with(&format!("`{key}` is held by web-3:4711")), "{said:?}");
-    assert!(said.shows(&names), "{said:?}");
+    assert!(said.shows(&names) && said.shows(&process), "{said:?}");
+    assert!(!said.shows("free when the lease ends"), "{said:?}");
     held.release().await.expect("held");
     assert!(lock.acquire().await.expect_err("checked").is_busy());
     let said = tool(backend, &["why", key]).await;
     assert!(said.out.starts_with(&format!("Nothing holds `{key}`. {names}")), "{said:?}");
-    assert!(said.shows("`pg_terminate_backend`") && !said.shows("another key,"), "{said:?}");
+    assert!(said.shows("pg_terminate_backend") && !said.shows("another key,"), "{said:?}");
     client.batch_execute("ROLLBACK").await.expect("ended");
     // A grant in flight locks the same row.
     let token = format!("{:032x}", 7);
@@ -90,9 +92,40 @@ async fn a_prepared_transaction_that_has_checked_a_fence_is_named() {
     client.batch_execute("PREPARE TRANSACTION 'a writer'").await.expect("prepared");
     held.release().await.expect("held");
     let said = tool_at(&url, &["why", "order:1"]).await;
-    assert!(said.shows("checked its fence: the prepared transaction 'a writer'."), "{said:?}");
+    assert!(said.shows("as a check does: the prepared transaction 'a writer'."), "{said:?}");
     client.batch_execute("ROLLBACK PREPARED 'a writer'").await.expect("ended");
     assert!(!tool_at(&url, &["why", "order:1"]).await.shows("transaction"));
+}
+
+#[on(postgres)]
+async fn a_grant_that_is_just_over_is_no_transaction_that_keeps_a_key(backend: &Backend) {
+    let key = &*backend.key("order:1");
+    let locks = manager(backend, "web-3:4711").await;
+    let database = backend.database().expect("it is one");
+    let (ends, granting) = tokio::sync::watch::channel(());
+    let mut tasks = tokio::task::JoinSet::new();
+    for nth in 0..3 {
+        let client = database.connect().await;
+        let token = format!("{nth:032x}");
+        let ask = format!(
+            "SELECT lm1.ask('{{{key}}}', '{token}', 60000, '{{1}}', true, NULL, NULL, 1, 0)"
+        );
+        let release = format!("SELECT lm1.release('{{{key}}}', '{token}', 0)");
+        let granting = granting.clone();
+        tasks.spawn(async move {
+            while granting.has_changed().is_ok() {
+                client.batch_execute(&ask).await.expect("asked");
+                client.batch_execute(&release).await.expect("released");
+            }
+        });
+    }
+    for _ in 0..300 {
+        assert_eq!(locks.inspector().checked_by(key).await, Ok(None));
+    }
+    drop(ends);
+    while let Some(ended) = tasks.join_next().await {
+        ended.expect("no panic");
+    }
 }
 
 /// The job would run twice.

@@ -818,12 +818,13 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
     ORDER BY w.place LIMIT most
 $$;
 
--- The open or prepared transaction that has checked the last fence of a key, so that nobody else is
--- granted it. One that has also locked a row of `lease` is a grant, and over soon.
+-- The open or prepared transaction that has locked the last fence of a key, as a check does, so that
+-- nobody else is granted the key. One that has also locked a row of `lease` is a grant, and over soon.
+-- But one that ends between the two looks at the locks is told too, so the caller looks again.
 CREATE OR REPLACE FUNCTION lm1.look_at_check(k text) RETURNS SETOF text
 LANGUAGE sql STABLE ROWS 1 SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
   SELECT coalesce(
-    'process ' || l.pid || ' ('
+    'transaction ' || x.xmax || ' of process ' || l.pid || ' ('
       || concat_ws(', ', a.usename, nullif(a.application_name, ''), 'since ' || a.xact_start) || ')',
     format('the prepared transaction %L', p.gid)
   ) FROM lm1.fence x

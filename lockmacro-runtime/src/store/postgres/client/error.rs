@@ -99,7 +99,10 @@ fn meaning(error: &Error, without_reply: Applied) -> RemoteError {
         // While installing: what of others stands on a routine or a table that an upgrade replaces.
         SqlState::DEPENDENT_OBJECTS_STILL_EXIST => {
             let others = reply.detail().unwrap_or_default().replace('\n', "; ");
-            let why = format!("{detail}: {others}: drop them, and make them again afterwards");
+            let why = format!(
+                "{detail}: {others}: drop what depends on it, and make it again afterwards, as far \
+                 as the new schema has the same: the check of a fence is a procedure now"
+            );
             last(LockError::invalid(setting_name::SCHEMA, why))
         }
         // In a key, a label, or a value.
