@@ -30,7 +30,7 @@ struct Seen<'a> {
     /// There are more of them, and one of those may have asked earlier.
     truncated: bool,
     queue: &'a [QueuedWaiter],
-    /// The open transaction that has checked the last fence.
+    /// The open transaction that has locked the last fence, as a check does.
     checked_by: Option<&'a str>,
     now: SystemTime,
     /// The URL, where the environment has another one.
@@ -91,16 +91,19 @@ impl Seen<'_> {
     fn sentences(&self) -> Vec<String> {
         let Some(lock) = self.lock else {
             let next = match self.queue {
-                _ if self.checked_by.is_some() => "",
-                [] => {
+                // What is said of the transaction ends with what to do.
+                _ if self.checked_by.is_some() => None,
+                [] => Some(
                     "A caller that is refused all the same uses another key, key_prefix, server or \
-                     database: compare it with `lockmacro locks`."
-                }
-                _ => "The first one has it within seconds, or see what `lockmacro doctor` says.",
+                     database: compare it with `lockmacro locks`.",
+                ),
+                _ => Some(
+                    "The first one has it within seconds, or see what `lockmacro doctor` says.",
+                ),
             };
             let free = format!("Nothing holds `{}`.", plain(self.key));
-            let next = Some(next).filter(|next| !next.is_empty()).map(str::to_owned);
-            let parts = [Some(free), self.checked(), Some(self.waiters()), next];
+            let waiters = Some(self.waiters());
+            let parts = [Some(free), self.checked(), waiters, next.map(str::to_owned)];
             return parts.into_iter().flatten().collect();
         };
         let held = if lock.sharing.is_some() { self.shared(lock) } else { self.holder(lock) };

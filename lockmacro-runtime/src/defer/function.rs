@@ -312,8 +312,8 @@ impl<A> DeferredFn<A> {
     ///
     /// # Errors
     /// - those of the server, and [`LockError::ShutDown`];
-    /// - [`LockError::InvalidSetting`] for such an id, and for arguments that are too large, or that
-    ///   JSON changes, as `NaN` and `Some(None)`: the text names the argument;
+    /// - [`LockError::InvalidSetting`] for such an id, and for arguments that are too large or that
+    ///   JSON changes, such as `NaN` and `Some(None)`: the text names the argument;
     /// - [`LockError::InvalidSetting`] for a function that keeps the
     ///   [latest](DeferredFn::latest) job of each key: jobs by hand have no key, so none of them
     ///   would be the latest.

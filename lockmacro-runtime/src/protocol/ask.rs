@@ -1,5 +1,5 @@
-//! What a caller asks for, and how. It never changes while it is asked, and says nothing of what has
-//! become of it.
+//! What a caller asks for, and how. It never changes while it is asked, and says nothing of what
+//! has become of it.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -36,8 +36,8 @@ pub(crate) struct Ask {
     pub(crate) until: Option<Moment>,
     /// The function's name, in labels of metrics.
     pub(crate) name: Cow<'static, str>,
-    /// What its tokens say of the holder: the label of the manager, `asked` by the wall clock, and a
-    /// note.
+    /// What its tokens say of the holder: the label of the manager, `asked` by the wall clock, and
+    /// a note.
     pub(crate) label: Arc<str>,
     pub(crate) asked_wall: Option<SystemTime>,
     pub(crate) note: Option<Box<str>>,

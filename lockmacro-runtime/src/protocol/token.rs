@@ -17,9 +17,10 @@ const RELEASED: u8 = 1;
 /// The queue asks with the token, and has a state of its own for it.
 const TAKEN_OVER: u8 = 2;
 
-/// A token, and what was done with it. All who have it one after the other share this: who asks with
-/// it, the guards to which the lock is passed on, and the cleanup. But a queue that goes on with the
-/// token of a caller makes a state of its own, as the caller may still write into the first one.
+/// A token, and what was done with it. All who have it one after the other share this: who asks
+/// with it, the guards to which the lock is passed on, and the cleanup. But a queue that goes on
+/// with the token of a caller makes a state of its own, because the caller may still write into the
+/// first one.
 #[derive(Debug)]
 pub(crate) struct TokenState {
     pub(crate) secret: Token,
@@ -80,9 +81,9 @@ impl TokenState {
         Self { is_of_queue: true, applied, ..Self::new(secret) }
     }
 
-    /// The queue goes on with the token of a caller, which neither asks with it nor releases it from
-    /// here on. `None` if it was released. The server may keep the lock for `ttl` if the request of
-    /// the caller is applied.
+    /// The queue goes on with the token of a caller, who neither asks with it nor releases it from
+    /// here on. `None` if it was released. The server may keep the lock for `ttl` if the caller's
+    /// request is applied.
     pub(super) fn take_over(&self, ttl: Duration, now: Moment) -> Option<Self> {
         if self.ends_use(TAKEN_OVER) != ASKS {
             return None;
@@ -100,8 +101,8 @@ impl TokenState {
         Some(token)
     }
 
-    /// A token of the same holder for some of its keys, which have these `attempts`: what becomes of
-    /// it there says nothing of the others.
+    /// A token of the same holder for some of its keys, which have these `attempts`. What becomes
+    /// of it there says nothing of the others.
     pub(super) fn part(&self, secret: Token, attempts: Box<[AttemptsOfKey]>) -> Self {
         Self {
             queued: AtomicBool::new(self.was_queued()),

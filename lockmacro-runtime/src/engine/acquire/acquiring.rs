@@ -157,8 +157,8 @@ impl Caller {
             let outside = async move { Step::Break(self.acquire_outside().await) };
             return Step::Continue(Acquiring::Asking(Box::pin(outside)));
         }
-        // With another token than before, which the queue may have retired. It is sent if the caller
-        // asks itself.
+        // With another token than before, which the queue may have retired. It is sent only if the
+        // caller asks the store itself.
         let request = match drawn(&self.ask) {
             Ok(request) => request,
             Err(error) => return Step::Break(self.refused(Refusal::Failed(error))),

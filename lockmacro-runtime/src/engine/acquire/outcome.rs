@@ -76,8 +76,8 @@ impl Wanted {
         }
     }
 
-    /// The store has granted the lock, and maybe to others `behind` whom the caller was. `None` if
-    /// the queue of `caller` has gone on with the token.
+    /// The store has granted the lock. `None` if the queue of `caller` has gone on with the token.
+    /// `behind`: whom a caller outside of a queue has waited for.
     pub(crate) fn granted(
         &self,
         acquisition: Acquisition,

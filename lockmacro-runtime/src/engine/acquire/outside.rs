@@ -1,5 +1,5 @@
-//! A caller whose lock belongs to no queue, as it is shared or has several keys. It asks, and waits,
-//! at the store by itself.
+//! A caller whose lock belongs to no queue, because it is shared or has several keys. It asks the
+//! store, and waits there, by itself.
 
 use std::borrow::Cow;
 use std::sync::Arc;

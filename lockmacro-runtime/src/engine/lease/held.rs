@@ -257,11 +257,12 @@ impl Held {
         if self.was_released() {
             return None;
         }
-        let now = Moment::now();
-        let stays = self.request.token.stays_for(now);
-        let (end, caller, acquisition, renewal, counted) = {
+        let (end, caller, acquisition, renewal, counted, held) = {
             let mut state = self.state.lock();
-            let stays = !stays.is_zero();
+            // Under the mutex, so that no earlier event has a later time.
+            let now = Moment::now();
+            let stays_for = self.request.token.stays_for(now);
+            let stays = !stays_for.is_zero();
             let effects = state.life.on(LifeEvent::Ends { stays }, now);
             if !effects.is_over {
                 return None;
@@ -269,7 +270,8 @@ impl Held {
             self.relied_until.set(state.life.relied_until());
             let caller = state.caller.take();
             let acquisition = state.acquisition.take();
-            (effects.end, caller, acquisition, state.renewal.take(), state.counted.take())
+            let held = now.since(self.since) + stays_for;
+            (effects.end, caller, acquisition, state.renewal.take(), state.counted.take(), held)
         };
         // Handed over also if the code of a subscriber panics.
         let leaving = Leaving { end, caller, acquisition };
@@ -280,7 +282,6 @@ impl Held {
         self.report_loss(cause);
         drop(counted);
         telemetry::released(&self.request.ask, self.since);
-        let held = now.since(self.since) + stays;
         self.request.ask.keys().iter().for_each(|key| self.manager.hold_times.note(key, held));
         ScopeGuard::into_inner(leaving).hand_over()
     }
@@ -432,7 +433,7 @@ impl Held {
         let outside = (!self.request.ask.has_queue()).then(|| outside.join(&self.request));
         let held = Arc::clone(self);
         let trailing = (all.join(), outside);
-        // SentCall from the caller's task, so that the caller's next command on this connection is sent
+        // Sent from the caller's task, so that the caller's next command on this connection is sent
         // after it.
         let mut sent = Box::pin(async move {
             let released = acquisition.release_at(&held.manager.store).await;

@@ -299,8 +299,8 @@ impl<T: Clone> Life<T> {
         self.stage == Stage::Over
     }
 
-    /// Before this moment the body may rely on the lock, whatever [`LifeEvent::Time`] would do. `None`
-    /// once it has ended.
+    /// Before this moment the body may rely on the lock, whatever [`LifeEvent::Time`] would do.
+    /// `None` once it has ended.
     pub(crate) fn relied_until(&self) -> Option<Moment> {
         match self.stage {
             Stage::Held => Some(self.lease.ends()),

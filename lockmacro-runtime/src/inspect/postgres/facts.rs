@@ -88,9 +88,9 @@ fn foreign_parts(schema: &str) -> String {
     )
 }
 
-/// The statements that make procedures again what `schema.sql` has made, if they were altered. With
-/// a setting or the rights of its owner, a procedure may not end a transaction, as if it were called
-/// in one, and it is by this that a check finds out whether it is.
+/// The statements that undo what somebody has altered in the procedures of `schema.sql`. One with a
+/// setting, or with the rights of its owner, cannot end a transaction. The check of a fence tries
+/// just that to find out whether it is in one, and so would take every call for one.
 fn altered(schema: &str) -> String {
     let procedures = made(&["PROCEDURE"]);
     format!(

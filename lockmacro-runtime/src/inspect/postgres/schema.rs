@@ -51,9 +51,9 @@ pub struct InstalledSchema {
 /// to be changed, this tries again for a minute, and stops the calls of locks for 200 ms each time.
 ///
 /// # Errors
-/// - [`LockError::InvalidSetting`] for `schema` when it has other things in it, when it or a part of
-///   it belongs to another user than it must, and when a view or a function of yours depends on what
-///   an upgrade has to remove: the text names it;
+/// - [`LockError::InvalidSetting`] for `schema` when it has other things in it, when it or a part
+///   of it belongs to another user than it must, and when a view or a function of yours depends on
+///   what an upgrade has to remove, which the text names;
 /// - [`LockError::Unavailable`], which names a transaction that still uses a table;
 /// - those of [`LockManager::connect`](crate::LockManager::connect), and
 ///   [`LockError::NoRuntime`] outside of tokio.
